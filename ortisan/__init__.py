@@ -1,0 +1,1 @@
+"""Ortisan compiles ONNX graphs into native ONNX Runtime custom ops."""

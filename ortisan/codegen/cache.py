@@ -1,0 +1,114 @@
+"""The content-addressed build cache: a key names a folder of finished files, which appears all at once or not at all.
+
+It lives in `$ORTISAN_CACHE_DIR`, else `$XDG_CACHE_HOME/ortisan`, else `~/.cache/ortisan`. Any number of processes may
+read and write it at once; the first to finish a key wins and the others use what it stored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+_INDEX = "files.json"
+_ABANDONED_AFTER_SECONDS = 24 * 3600
+
+
+def cache_folder() -> Path:
+    """Where the cache is, whether or not it exists yet."""
+    if chosen := os.environ.get("ORTISAN_CACHE_DIR"):
+        return Path(chosen)
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base, "ortisan")
+    return Path("~/.cache/ortisan").expanduser()
+
+
+def cache_key(parts: Mapping[str, str | bytes]) -> str:
+    """A digest of named parts. It depends on names and contents, not on their order."""
+    digest = hashlib.sha256()
+    for name in sorted(parts):
+        part = parts[name]
+        content = part.encode() if isinstance(part, str) else part
+        for field in (name.encode(), content):
+            digest.update(len(field).to_bytes(8, "little"))
+            digest.update(field)
+    return digest.hexdigest()
+
+
+def look_up(key: str) -> Path | None:
+    """The folder stored under `key`. A folder whose files were damaged since counts as absent."""
+    folder = _entry(key)
+    try:
+        index = json.loads((folder / _INDEX).read_text(encoding="utf-8"))
+        intact = all(_digest(folder / name) == digest for name, digest in index.items())
+    except (OSError, ValueError, AttributeError):
+        return None
+    return folder if intact else None
+
+
+def store(key: str, files: Mapping[str, Path]) -> Path:
+    """Stores copies of `files` (name in the entry -> file) under `key`; gives the entry's folder.
+
+    An `OSError` (no permission, disk full) leaves the cache as it was.
+    """
+    entry = _entry(key)
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(entry.parent)
+    draft = Path(tempfile.mkdtemp(prefix="draft-", dir=entry.parent))
+    try:
+        for name, source in files.items():
+            shutil.copy(source, draft / name)
+        index = {name: _digest(draft / name) for name in sorted(files)}
+        (draft / _INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")
+        draft.chmod(0o755)
+        _put_in_place(draft, entry, key)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return entry
+
+
+def _put_in_place(draft: Path, entry: Path, key: str) -> None:
+    """Renames `draft` to `entry`, unless a good entry is there already; a damaged one makes way."""
+    damaged = draft.with_name(draft.name + "-damaged")
+    while True:
+        try:
+            draft.rename(entry)
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
+        if look_up(key) is not None:
+            return
+        with contextlib.suppress(FileNotFoundError):
+            entry.rename(damaged)
+        _remove(damaged)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _sweep(folder: Path) -> None:
+    """Removes drafts that killed processes left behind long ago."""
+    for draft in folder.glob("draft-*"):
+        with contextlib.suppress(OSError):
+            if time.time() - draft.stat().st_mtime > _ABANDONED_AFTER_SECONDS:
+                shutil.rmtree(draft, ignore_errors=True)
+
+
+def _entry(key: str) -> Path:
+    return cache_folder() / "builds" / key
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()

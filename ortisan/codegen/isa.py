@@ -1,0 +1,82 @@
+"""The instruction sets a library can be built for, and which of them this machine has.
+
+A row of the table is everything the build and the run-time check need to know about a level. Features carry the names
+of /proc/cpuinfo's x86 `flags`; `templates/ort/cpu_features.h` looks the same names up with CPUID.
+"""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+from ortisan.errors import OptionError, ToolchainError
+
+
+@dataclass(frozen=True)
+class Isa:
+    """One target: `machine` is what compilers call the architecture, `features` is what the CPU must have."""
+
+    name: str
+    machine: str
+    flags: tuple[str, ...]
+    features: tuple[str, ...]
+
+
+_V2 = ("pni", "ssse3", "sse4_1", "sse4_2", "popcnt", "cx16", "lahf_lm")
+_V3 = (*_V2, "avx", "avx2", "fma", "f16c", "bmi1", "bmi2", "abm", "movbe")
+_V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
+
+ISAS: dict[str, Isa] = {
+    isa.name: isa
+    for isa in (
+        Isa("x86-64-v2", "x86_64", ("-march=x86-64-v2",), _V2),
+        Isa("x86-64-v3", "x86_64", ("-march=x86-64-v3",), _V3),
+        Isa("x86-64-v4", "x86_64", ("-march=x86-64-v4",), _V4),
+        Isa("aarch64", "aarch64", ("-march=armv8-a",), ()),
+    )
+}
+
+
+def find_isa(name: str) -> Isa:
+    """The row called `name`; "native" is the best one that this machine runs."""
+    if name == "native":
+        return native_isa(platform.machine(), cpu_features())
+    if name not in ISAS:
+        raise OptionError(
+            f"There is no CPU target '{name}'; the targets are native, {', '.join(ISAS)}, written as 'cpu:x86-64-v3'."
+        )
+    return ISAS[name]
+
+
+def native_isa(machine: str, features: frozenset[str]) -> Isa:
+    """The last row of the table that a machine with these features runs."""
+    fitting = [isa for isa in ISAS.values() if isa.machine == machine and features.issuperset(isa.features)]
+    if not fitting:
+        raise ToolchainError(
+            f"This machine's CPU ({machine}) runs none of the targets {', '.join(ISAS)}, "
+            "so nothing can be built for it; name the target of the serving machine instead."
+        )
+    return fitting[-1]
+
+
+def missing_features(isa: Isa) -> tuple[str, ...]:
+    """What this machine lacks to run code built for `isa`; the architecture itself when that differs."""
+    if platform.machine() != isa.machine:
+        return (isa.machine,)
+    present = cpu_features()
+    return tuple(feature for feature in isa.features if feature not in present)
+
+
+def cpu_features(cpuinfo: str | None = None) -> frozenset[str]:
+    """The feature names of this machine's first CPU; `cpuinfo` replaces the text of /proc/cpuinfo."""
+    if cpuinfo is None:
+        try:
+            cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return frozenset()
+    for line in cpuinfo.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in ("flags", "Features"):
+            return frozenset(value.split())
+    return frozenset()

@@ -1,0 +1,48 @@
+"""Symbolic shape inference: every value gets the type and shape that follow from the graph inputs.
+
+Declared shapes of intermediate values are hints that may be stale, so they count only where nothing can be inferred.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+from onnx_shape_inference import OpUsageError, ShapeInferenceError, infer_symbolic_shapes
+
+from ortisan.errors import ModelError
+
+
+def infer_shapes(model: ir.Model) -> None:
+    """Sets type and shape of every value in place. Raises `ModelError` when a node's inputs contradict its op."""
+    declared: dict[ir.Value, ir.Shape] = {}
+    for graph in model.graphs():
+        for node in graph:
+            if node.domain == "":
+                for value in node.outputs:
+                    if value.shape is not None:
+                        declared[value] = value.shape
+                        value.shape = None
+    try:
+        infer_symbolic_shapes(model, warn_on_missing=False)
+    except (OpUsageError, ShapeInferenceError) as error:
+        cause = error.__cause__ or error
+        raise ModelError(f"shapes can't be inferred: {' '.join(str(cause).split())[:300]}") from error
+    known = {name for value in model.graph.inputs for name in _symbols(value.shape)}
+    for value, shape in declared.items():
+        if value.shape is None:
+            value.shape = _only_known(shape, known)
+        elif value.shape.rank() == shape.rank():
+            dims = zip(value.shape, _only_known(shape, known), strict=True)
+            value.shape = ir.Shape([hint if _is_unknown(dim) else dim for dim, hint in dims])
+
+
+def _symbols(shape: ir.Shape | None) -> set[str]:
+    return {name for dim in shape or () if isinstance(dim, ir.SymbolicDim) for name in dim.free_symbols()}
+
+
+def _is_unknown(dim: int | ir.SymbolicDim) -> bool:
+    return isinstance(dim, ir.SymbolicDim) and dim.value is None
+
+
+def _only_known(shape: ir.Shape, known: set[str]) -> ir.Shape:
+    """Drops symbols that mean nothing to the graph inputs: in a declared shape they are just labels."""
+    return ir.Shape([None if isinstance(dim, ir.SymbolicDim) and not dim.free_symbols() <= known else dim for dim in shape])

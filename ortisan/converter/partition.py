@@ -1,0 +1,172 @@
+"""Cuts the graph into the largest convex subgraphs of nodes that can be compiled.
+
+The level of a node is the largest number of times any path to it comes back from ONNX Runtime into a compilable node.
+Compilable nodes of one level that touch form a subgraph: a path that left it and came back would raise the level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from ortisan.converter.lowering import RefusedNode, lower_subgraph, probe
+from ortisan.converter.selection import LEFT_OUT
+from ortisan.errors import UnsupportedError
+from ortisan.registry.graph import Graph
+from ortisan.registry.ops import Move
+
+
+@dataclass(frozen=True, eq=False)
+class Subgraph:
+    """Nodes that become one custom op. `inputs` are the ONNX values that feed the op graph's inputs, in order."""
+
+    nodes: tuple[ir.Node, ...]
+    inputs: tuple[ir.Value, ...]
+    outputs: tuple[ir.Value, ...]
+    graph: Graph
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A node that stays in ONNX Runtime."""
+
+    node: str
+    op_type: str
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    subgraphs: tuple[Subgraph, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def partition(
+    model: ir.Model,
+    *,
+    name: str,
+    whole_graph: bool = False,
+    keep_trivial: bool = False,
+    bounds: Mapping[str, tuple[int, int]] | None = None,
+) -> Partition:
+    """Subgraphs of the canonical model, and a reason for every node that is in none.
+
+    With `whole_graph` there is exactly one subgraph, or `UnsupportedError` names every node that can't be in it.
+    Subgraphs that only move data are left to ONNX Runtime unless `keep_trivial`.
+    """
+    graph = model.graph
+    marks = {node: node.metadata_props[LEFT_OUT] for node in graph if LEFT_OUT in node.metadata_props}
+    environment, reasons = probe(graph, model.opset_imports, marks)
+    while True:
+        if whole_graph and reasons:
+            raise UnsupportedError(_all_refusals(reasons))
+        groups = [list(graph)] if whole_graph and len(graph) else _groups(graph, reasons)
+        subgraphs: list[Subgraph] = []
+        try:
+            for group in groups:
+                inputs, outputs = boundary(group)
+                lowered, tensors = lower_subgraph(
+                    f"{name}_{len(subgraphs)}", group, inputs, outputs, probed=environment, bounds=bounds or {}
+                )
+                if not whole_graph and not keep_trivial and all(isinstance(n.op, Move) for n in lowered.nodes):
+                    reasons.update(dict.fromkeys(group, "nothing to compute: the nodes around it stay in ONNX Runtime"))
+                    continue
+                subgraphs.append(Subgraph(tuple(group), tensors, tuple(outputs), lowered))
+        except RefusedNode as refused:
+            reasons[refused.node] = refused.reason
+            continue
+        left = tuple(LeftOut(node.name or "", node.op_type, reason) for node, reason in reasons.items())
+        return Partition(tuple(subgraphs), left)
+
+
+def _all_refusals(reasons: Mapping[ir.Node, str]) -> str:
+    lines = [f"  {node.op_type} '{node.name}': {reason}" for node, reason in reasons.items()]
+    count = f"{len(lines)} node{'s' if len(lines) > 1 else ''}"
+    return f"the whole graph can't be compiled, because of {count}:\n" + "\n".join(lines)
+
+
+def boundary(nodes: Sequence[ir.Node]) -> tuple[list[ir.Value], list[ir.Value]]:
+    """What a set of nodes reads from outside (constants aside), and what is read from it outside."""
+    inside = set(nodes)
+    inputs: dict[ir.Value, None] = {}
+    outputs: dict[ir.Value, None] = {}
+    for node in nodes:
+        for value in node.inputs:
+            if value is not None and value.producer() not in inside and not _is_fixed(value):
+                inputs.setdefault(value)
+        for value in node.outputs:
+            if value.is_graph_output() or any(use.node not in inside for use in value.uses()):
+                outputs.setdefault(value)
+    return list(inputs), list(outputs)
+
+
+def _is_fixed(value: ir.Value) -> bool:
+    return value.is_initializer() and not value.is_graph_input()
+
+
+def _groups(graph: ir.Graph, reasons: Mapping[ir.Node, str]) -> list[list[ir.Node]]:
+    order = list(graph)
+    feeds = _edges(order)
+    level = _levels(order, feeds, reasons)
+    return _components(order, feeds, level, reasons)
+
+
+def _edges(order: Sequence[ir.Node]) -> dict[ir.Node, list[ir.Node]]:
+    """For each node the nodes that read its outputs; a read inside a control-flow body counts for its owner."""
+    owner = {inner: node for node in order for inner in _inner_nodes(node)}
+    feeds: dict[ir.Node, list[ir.Node]] = {node: [] for node in order}
+    for node in order:
+        for value in node.outputs:
+            feeds[node].extend(owner.get(use.node, use.node) for use in value.uses())
+    return feeds
+
+
+def _inner_nodes(node: ir.Node) -> Iterator[ir.Node]:
+    for attribute in node.attributes.values():
+        if attribute.type is ir.AttributeType.GRAPH:
+            yield from attribute.as_graph().all_nodes()
+        elif attribute.type is ir.AttributeType.GRAPHS:
+            for graph in attribute.as_graphs():
+                yield from graph.all_nodes()
+
+
+def _levels(
+    order: Sequence[ir.Node], feeds: Mapping[ir.Node, Iterable[ir.Node]], reasons: Mapping[ir.Node, str]
+) -> dict[ir.Node, int]:
+    level = dict.fromkeys(order, 0)
+    for node in order:
+        for reader in feeds[node]:
+            returns = node in reasons and reader not in reasons
+            level[reader] = max(level[reader], level[node] + returns)
+    for node in reversed(order):
+        # A node that only feeds a later subgraph belongs there.
+        readers = list(feeds[node])
+        if node not in reasons and readers and all(reader not in reasons for reader in readers):
+            level[node] = min(level[reader] for reader in readers)
+    return level
+
+
+def _components(
+    order: Sequence[ir.Node],
+    feeds: Mapping[ir.Node, Iterable[ir.Node]],
+    level: Mapping[ir.Node, int],
+    reasons: Mapping[ir.Node, str],
+) -> list[list[ir.Node]]:
+    parent = {node: node for node in order if node not in reasons}
+
+    def root(node: ir.Node) -> ir.Node:
+        while parent[node] is not node:
+            parent[node] = parent[parent[node]]
+            node = parent[node]
+        return node
+
+    for node in parent:
+        for reader in feeds[node]:
+            if reader in parent and level[reader] == level[node]:
+                parent[root(reader)] = root(node)
+    groups: dict[ir.Node, list[ir.Node]] = {}
+    for node in parent:
+        groups.setdefault(root(node), []).append(node)
+    return list(groups.values())

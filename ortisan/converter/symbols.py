@@ -1,0 +1,120 @@
+"""Symbolic dims: clean names for the symbols of a model, and fixed values for those that the caller fixes.
+
+A name that is not an identifier ("batch-size", "?", "") would be read as an expression or not at all, so such symbols get a
+clean name. Expressions of other input symbols ("past + seq") stay expressions. An unknown dim of a graph input gets a symbol
+of its own: two unknowns are never assumed equal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+import onnx_ir as ir
+
+from ortisan.errors import OptionError
+
+Dim = int | ir.SymbolicDim
+Bounds = Mapping[str, int | tuple[int, int]]
+
+_MAX_NAME = 40
+
+
+def name_symbols(model: ir.Model) -> dict[str, str]:
+    """Cleans the symbols of all values and names the unknown dims of graph inputs. Returns clean name -> name in the model."""
+    texts = {dim.value for value in _values(model) for dim in _symbolic(value) if dim.value is not None}
+    plain = {text for text in texts if _is_clean(text)}
+    input_symbols = {dim.value for value in model.graph.inputs for dim in _symbolic(value)} & plain
+    originals: dict[str, str] = {text: text for text in sorted(plain)}
+    renamed: dict[str, str] = {}
+    for text in sorted(texts - plain - {""}):
+        if not _is_expression_of(text, input_symbols):
+            renamed[text] = _fresh(text, originals)
+            originals[renamed[text]] = text
+    _replace(model, lambda dim: ir.SymbolicDim(renamed.get(dim.value or "", dim.value or None)))
+    for value in model.graph.inputs:
+        if value.shape is None:
+            continue
+        dims: list[Dim] = []
+        for axis, dim in enumerate(value.shape):
+            if isinstance(dim, ir.SymbolicDim) and dim.value is None:
+                name = _fresh(f"{value.name}_dim{axis}", originals)
+                originals[name] = name
+                dim = ir.SymbolicDim(name)
+            dims.append(dim)
+        value.shape = ir.Shape(dims)
+    return originals
+
+
+def fix_dims(model: ir.Model, dims: Bounds, originals: Mapping[str, str]) -> int:
+    """Replaces symbols by the fixed numbers of `dims`; ranges are only checked. Returns how many symbols were fixed.
+
+    Symbols may be given by their name in the caller's model or by their clean name. Raises `OptionError`.
+    """
+    inputs = {name for value in model.graph.inputs for dim in _symbolic(value) for name in _free_symbols(dim)}
+    clean = {originals.get(name, name): name for name in inputs} | {name: name for name in inputs}
+    fixed: dict[str, int] = {}
+    for name, bound in dims.items():
+        if name not in clean:
+            known = ", ".join(sorted(repr(originals.get(symbol, symbol)) for symbol in inputs)) or "none"
+            raise OptionError(f"dims: the model has no symbolic dim '{name}'; its symbolic dims are: {known}")
+        if isinstance(bound, tuple):
+            _check_range(name, bound)
+        elif isinstance(bound, int) and not isinstance(bound, bool) and bound >= 0:
+            fixed[clean[name]] = bound
+        else:
+            raise OptionError(f"dims: '{name}' must be a number >= 0 or a range (low, high), got {bound!r}")
+    if fixed:
+        _replace(model, lambda dim: dim.evaluate(fixed) if _free_symbols(dim) & fixed.keys() else dim)
+    return len(fixed)
+
+
+def _check_range(name: str, bound: tuple[int, ...]) -> None:
+    numbers = all(isinstance(end, int) and not isinstance(end, bool) for end in bound)
+    if len(bound) != 2 or not numbers or not 0 <= bound[0] <= bound[1]:
+        raise OptionError(f"dims: the range of '{name}' must be (low, high) with 0 <= low <= high, got {bound!r}")
+
+
+def _values(model: ir.Model) -> Iterator[ir.Value]:
+    for graph in model.graphs():
+        yield from graph.inputs
+        yield from graph.initializers.values()
+        for node in graph:
+            yield from node.outputs
+
+
+def _symbolic(value: ir.Value) -> list[ir.SymbolicDim]:
+    return [] if value.shape is None else [dim for dim in value.shape if isinstance(dim, ir.SymbolicDim)]
+
+
+def _replace(model: ir.Model, change: Callable[[ir.SymbolicDim], Dim]) -> None:
+    for value in _values(model):
+        if _symbolic(value) and value.shape is not None:
+            value.shape = ir.Shape([change(dim) if isinstance(dim, ir.SymbolicDim) else dim for dim in value.shape])
+
+
+def _is_clean(text: str) -> bool:
+    return text.isidentifier() and text.isascii() and len(text) <= _MAX_NAME
+
+
+def _fresh(text: str, taken: Mapping[str, str]) -> str:
+    stem = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")[:_MAX_NAME] or "dim"
+    if stem[0].isdigit():
+        stem = f"dim_{stem}"
+    name, suffix = stem, 0
+    while name in taken:
+        suffix += 1
+        name = f"{stem}_{suffix}"
+    return name
+
+
+def _free_symbols(dim: ir.SymbolicDim) -> frozenset[str]:
+    return dim.free_symbols() if dim.value is not None else frozenset()
+
+
+def _is_expression_of(text: str, symbols: set[str | None]) -> bool:
+    try:
+        names = ir.SymbolicDim(text).free_symbols()
+    except ValueError:
+        return False
+    return bool(names) and names <= symbols

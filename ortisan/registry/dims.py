@@ -1,0 +1,194 @@
+"""Symbolic dims: an int, or a sympy expression over non-negative integer symbols.
+
+Equal expressions are equal objects, so `a == b` means provably equal. What can't be proven at compile
+time becomes a `Guard`, checked when the symbols are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import sympy
+
+from ortisan.registry.refusal import Refused
+
+Dim: TypeAlias = Any  # int | sympy.Expr; sympy ships no usable types
+Shape: TypeAlias = tuple[Dim, ...]
+
+GuardKind = Literal["equal", "broadcastable", "divisible", "at_least"]
+
+
+class broadcast_dim(sympy.Function):  # type: ignore[misc]
+    """`b` where `a` is 1, else `a`: the result of broadcasting two dims known only at run time."""
+
+    nargs = 2
+    is_integer = True
+    is_nonnegative = True
+
+    @classmethod
+    def eval(cls, a: Dim, b: Dim) -> Dim:
+        if b in (a, 1):
+            return a
+        if a == 1:
+            return b
+        if isinstance(a, sympy.Integer):
+            return a
+        if isinstance(b, sympy.Integer):
+            return b
+        return None
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A relation between two dims that must hold at run time; `where` says which node needs it."""
+
+    kind: GuardKind
+    a: Dim
+    b: Dim
+    where: str
+
+
+def symbol(name: str) -> Dim:
+    return sympy.Symbol(name, integer=True, nonnegative=True)
+
+
+def is_static(dim: Dim) -> bool:
+    return isinstance(dim, int)
+
+
+def settle(dim: Dim) -> Dim:
+    """The simplest form: a Python int where the value is known."""
+    if isinstance(dim, int):
+        return dim
+    if isinstance(dim, sympy.Integer):
+        return int(dim)
+    if not isinstance(dim, sympy.Expr):
+        return int(dim)
+    expanded = sympy.expand(dim)
+    return int(expanded) if isinstance(expanded, sympy.Integer) else expanded
+
+
+def adopt(expression: Any) -> Dim:
+    """An expression made elsewhere, over our symbols (same names, our assumptions)."""
+    if isinstance(expression, int):
+        return expression
+    return settle(expression.subs({s: symbol(s.name) for s in expression.free_symbols}))
+
+
+def product(dims: Iterable[Dim]) -> Dim:
+    total: Dim = 1
+    for dim in dims:
+        total = total * dim
+    return settle(total)
+
+
+def floor_div(a: Dim, b: Dim) -> Dim:
+    if is_static(a) and is_static(b):
+        return a // b
+    exact = sympy.cancel(sympy.sympify(a) / b)
+    if sympy.denom(exact) == 1:
+        return settle(exact)
+    return settle(sympy.floor(sympy.sympify(a) / b))
+
+
+def ceil_div(a: Dim, b: Dim) -> Dim:
+    return floor_div(a + b - 1, b)
+
+
+def minimum(a: Dim, b: Dim) -> Dim:
+    return settle(sympy.Min(a, b))
+
+
+def maximum(a: Dim, b: Dim) -> Dim:
+    return settle(sympy.Max(a, b))
+
+
+def symbols_of(dim: Dim) -> frozenset[str]:
+    return frozenset() if is_static(dim) else frozenset(s.name for s in dim.free_symbols)
+
+
+def evaluate(dim: Dim, values: Mapping[str, int]) -> int:
+    """The number a dim stands for when its symbols have these values."""
+    if is_static(dim):
+        return int(dim)
+    result = dim.subs({s: values[s.name] for s in dim.free_symbols})
+    return int(result)
+
+
+def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
+    if is_static(dim):
+        return dim
+    return settle(dim.subs({s: values[s.name] for s in dim.free_symbols if s.name in values}))
+
+
+def _simpler(a: Dim, b: Dim) -> Dim:
+    """Of two dims taken to be equal, the one that is easier to compute."""
+    return min(a, b, key=lambda dim: 0 if is_static(dim) else 1 + dim.count_ops())
+
+
+class Facts:
+    """Collects what shape inference had to assume about symbolic dims, on behalf of one node."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.guards: list[Guard] = []
+
+    def _require(self, kind: GuardKind, a: Dim, b: Dim) -> None:
+        guard = Guard(kind, a, b, self.where)
+        if guard not in self.guards:
+            self.guards.append(guard)
+
+    def equal(self, a: Dim, b: Dim, what: str) -> Dim:
+        a, b = settle(a), settle(b)
+        if a == b:
+            return a
+        if is_static(a) and is_static(b):
+            raise Refused(f"{what} differ: {a} and {b}")
+        self._require("equal", a, b)
+        return _simpler(a, b)
+
+    def divisible(self, a: Dim, b: Dim, what: str) -> Dim:
+        """a / b, which must come out even."""
+        quotient = sympy.cancel(sympy.sympify(a) / b)
+        if sympy.denom(quotient) == 1:
+            return settle(quotient)
+        if is_static(a) and is_static(b):
+            raise Refused(f"{what}: {a} is not a multiple of {b}")
+        self._require("divisible", a, b)
+        return floor_div(a, b)
+
+    def at_least(self, a: Dim, b: Dim, what: str) -> None:
+        difference = settle(sympy.sympify(a) - b)
+        if is_static(difference):
+            if difference < 0:
+                raise Refused(f"{what}: {a} is below {b}")
+            return
+        if difference.is_nonnegative:
+            return
+        self._require("at_least", a, b)
+
+    def broadcast_dims(self, a: Dim, b: Dim) -> Dim:
+        if b in (a, 1):
+            return a
+        if a == 1:
+            return b
+        if is_static(a) and is_static(b):
+            raise Refused(f"shapes don't broadcast: {a} against {b}")
+        for clipped, whole in ((a, b), (b, a)):
+            # A slice 0:s of a table of n rows has min(n, s) rows, and is meant to have s.
+            if isinstance(clipped, sympy.Min) and whole in clipped.args:
+                self._require("equal", clipped, whole)
+                return whole
+        self._require("broadcastable", a, b)
+        return settle(broadcast_dim(a, b))
+
+    def broadcast(self, *shapes: Shape) -> Shape:
+        rank = max((len(shape) for shape in shapes), default=0)
+        result: list[Dim] = [1] * rank
+        for shape in shapes:
+            offset = rank - len(shape)
+            for axis, dim in enumerate(shape):
+                result[offset + axis] = self.broadcast_dims(result[offset + axis], dim)
+        return tuple(result)

@@ -1,0 +1,115 @@
+"""Slices and gathers."""
+
+from __future__ import annotations
+
+from ortisan.registry.builder import known_dims, known_ints
+from ortisan.registry.dims import Dim, ceil_div, is_static, maximum, minimum, settle
+from ortisan.registry.dtypes import DType
+from ortisan.registry.entries import Site, lowers
+from ortisan.registry.graph import Value
+from ortisan.registry.lower.axes import normalize_axis
+from ortisan.registry.ops import Arange, DynamicSlice, Gather, GatherNd, IndexSelect
+from ortisan.registry.refusal import Refused
+
+_OPEN_END = 2**31 - 1
+
+
+def _from_front(bound: Dim, dim: Dim) -> Dim:
+    """A slice bound, not clamped: negative ones count from the end of the dim."""
+    if is_static(bound):
+        if abs(bound) >= _OPEN_END:
+            return dim if bound > 0 else -1
+        return settle(dim + bound) if bound < 0 else bound
+    if bound.is_nonnegative or settle(bound - dim) == 0:
+        return bound
+    if settle(-bound).is_nonnegative:
+        return settle(dim + bound)
+    raise Refused(f"the slice bound {bound} may be negative or not")
+
+
+def _range(start: Dim, end: Dim, step: int, dim: Dim) -> tuple[Dim, Dim]:
+    """First index and count of start:end:step over a dim."""
+    if step > 0:
+        first = minimum(maximum(_from_front(start, dim), 0), dim)
+        last = minimum(maximum(_from_front(end, dim), 0), dim)
+        return first, maximum(0, ceil_div(last - first, step))
+    first = minimum(maximum(_from_front(start, dim), -1), dim - 1)
+    stop = -1 if is_static(end) and end <= -_OPEN_END else _from_front(end, dim)
+    last = minimum(maximum(stop, -1), dim - 1)
+    return first, maximum(0, ceil_div(first - last, -step))
+
+
+def _slice(site: Site, starts: list[Dim], ends: list[Dim], axes: list[int], steps: list[int]) -> Value:
+    x = site.need(0)
+    rank = len(x.shape)
+    first: list[Dim] = [0] * rank
+    sizes, strides = list(x.shape), [1] * rank
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        if step == 0:
+            raise Refused("the step of Slice is 0")
+        place = normalize_axis(axis, rank)
+        first[place], sizes[place] = _range(start, end, step, x.shape[place])
+        strides[place] = step
+    if tuple(sizes) == x.shape and all(stride == 1 for stride in strides):
+        return x
+    return site.builder.add(DynamicSlice(tuple(first), tuple(sizes), tuple(strides)), x)
+
+
+@lowers("Slice", since=1, until=1, attributes=["starts", "ends", "axes"])
+def slice_attributes(site: Site) -> Value:
+    starts: list[Dim] = list(site.attribute("starts", ()))
+    ends: list[Dim] = list(site.attribute("ends", ()))
+    return _slice(site, starts, ends, site.attribute("axes", list(range(len(starts)))), [1] * len(starts))
+
+
+@lowers("Slice", since=10)
+def slice_inputs(site: Site) -> Value:
+    starts = known_dims(site.need(1), "the start of Slice")
+    ends = known_dims(site.need(2), "the end of Slice")
+    axes, steps = site.optional(3), site.optional(4)
+    return _slice(
+        site,
+        starts,
+        ends,
+        list(range(len(starts))) if axes is None else known_ints(axes, "the axes of Slice"),
+        [1] * len(starts) if steps is None else known_ints(steps, "the step of Slice"),
+    )
+
+
+@lowers("Gather", attributes=["axis"])
+def gather(site: Site) -> Value:
+    x = site.need(0)
+    axis = normalize_axis(site.attribute("axis", 0), len(x.shape))
+    return site.builder.add(IndexSelect(axis), x, site.need(1))
+
+
+@lowers("GatherElements", since=11, attributes=["axis"])
+def gather_elements(site: Site) -> Value:
+    x = site.need(0)
+    axis = normalize_axis(site.attribute("axis", 0), len(x.shape))
+    return site.builder.add(Gather(axis), x, site.need(1))
+
+
+@lowers("GatherND", since=11, attributes=["batch_dims"])
+def gather_nd(site: Site) -> Value:
+    return site.builder.add(GatherNd(site.attribute("batch_dims", 0)), site.need(0), site.need(1))
+
+
+@lowers("OneHot", since=9, attributes=["axis"])
+def one_hot(site: Site) -> Value:
+    """Compares each index with 0..depth-1; negative indices count from the end."""
+    b, indices, values = site.builder, site.need(0), site.need(2)
+    depth = known_dims(site.need(1), "the depth of OneHot")[0]
+    if not indices.dtype.is_integer:
+        raise Refused(f"OneHot indices are {indices.dtype.value}")
+    rank = len(indices.shape) + 1
+    axis = normalize_axis(site.attribute("axis", -1), rank)
+    wide = b.cast(indices, DType.INT64)
+    size = b.add(Arange(depth, 1, 1, DType.INT64))
+    wrapped = b.elementwise(
+        "WHERE", b.elementwise("LT", wide, b.number(0, DType.INT64)), b.elementwise("ADD", wide, size), wide
+    )
+    placed = b.reshape(wrapped, (*indices.shape[:axis], 1, *indices.shape[axis:])) if rank > 1 else wrapped
+    steps = b.reshape(b.add(Arange(0, 1, depth, DType.INT64)), (depth if i == axis else 1 for i in range(rank)))
+    off, on = (b.add(DynamicSlice((i,), (1,), (1,)), values) for i in range(2))
+    return b.elementwise("WHERE", b.elementwise("EQ", placed, steps), on, off)

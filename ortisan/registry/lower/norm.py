@@ -1,0 +1,122 @@
+"""Normalisations and softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ortisan.registry.builder import Builder
+from ortisan.registry.dims import product
+from ortisan.registry.dtypes import DType
+from ortisan.registry.entries import Result, Site, lowers
+from ortisan.registry.graph import Value
+from ortisan.registry.lower.axes import normalize_axis
+from ortisan.registry.ops import Arange, ArgReduce, Expand, LayerNorm, Reduce, Softmax
+from ortisan.registry.refusal import Refused
+
+
+def _softmax_flattened(log: bool) -> Callable[[Site], Value]:
+    def lower(site: Site) -> Value:
+        b, x = site.builder, site.need(0)
+        axis = normalize_axis(site.attribute("axis", 1), len(x.shape), upper=len(x.shape))
+        flat = b.reshape(x, (product(x.shape[:axis]), product(x.shape[axis:])))
+        return b.reshape(b.add(Softmax(1, log), flat), x.shape)
+
+    return lower
+
+
+def _softmax(log: bool) -> Callable[[Site], Value]:
+    def lower(site: Site) -> Value:
+        x = site.need(0)
+        axis = normalize_axis(site.attribute("axis", -1), len(x.shape))
+        return site.builder.add(Softmax(axis, log), x)
+
+    return lower
+
+
+for _op_type, _log in (("Softmax", False), ("LogSoftmax", True)):
+    lowers(_op_type, since=1, until=11, attributes=["axis"])(_softmax_flattened(_log))
+    lowers(_op_type, since=13, attributes=["axis"])(_softmax(_log))
+
+
+@lowers("Hardmax", since=13, attributes=["axis"])
+def hardmax(site: Site) -> Value:
+    b, x = site.builder, site.need(0)
+    rank = len(x.shape)
+    axis = normalize_axis(site.attribute("axis", -1), rank)
+    best = b.add(ArgReduce("max", axis, keepdim=True), x)
+    steps = b.add(Arange(0, 1, x.shape[axis], DType.INT64))
+    along = b.reshape(steps, (x.shape[axis] if i == axis else 1 for i in range(rank)))
+    return b.cast(b.elementwise("EQ", along, best), x.dtype)
+
+
+def layer_norm(site: Site) -> Result:
+    x, gamma, beta = site.need(0), site.need(1), site.optional(2)
+    axis = normalize_axis(site.attribute("axis", -1), len(x.shape))
+    statistics = any(site.used[1:])
+    op = LayerNorm(axis, float(site.attribute("epsilon", 1e-5)), True, beta is not None, statistics)
+    affine = [_as_row(site.builder, value, x, axis) for value in (gamma, beta) if value is not None]
+    return site.builder.add_many(op, x, *affine)
+
+
+def _as_row(b: Builder, value: Value, x: Value, axis: int) -> Value:
+    """Scale or bias with the normalised shape; leading ones go, a smaller one is broadcast."""
+    shape = x.shape[axis:]
+    if product(value.shape) == product(shape):
+        return b.reshape(value, shape)
+    return b.add(Expand(shape), value)
+
+
+# stash_type 1 asks for statistics in float32, which is what every target does at least.
+lowers("LayerNormalization", since=1, attributes=["axis", "epsilon", "stash_type"])(layer_norm)
+
+
+def _per_channel(b: Builder, value: Value, rank: int) -> Value:
+    return b.reshape(value, (*value.shape, *(1 for _ in range(rank - 2))))
+
+
+@lowers("BatchNormalization", since=7, attributes=["epsilon", "momentum", "spatial", "training_mode"])
+def batch_norm(site: Site) -> Value:
+    if site.attribute("training_mode", 0) or not site.attribute("spatial", 1):
+        raise Refused("BatchNormalization in training mode or with spatial=0 is not supported")
+    site.refuse_outputs(1, 2, 3, 4)
+    b, x = site.builder, site.need(0)
+    scale, bias, mean, variance = (site.need(i) for i in range(1, 5))
+    deviation = b.elementwise(
+        "SQRT", b.elementwise("ADD", variance, b.number(site.attribute("epsilon", 1e-5), x.dtype))
+    )
+    factor = b.elementwise("DIV", scale, deviation)
+    shift = b.elementwise("SUB", bias, b.elementwise("MUL", mean, factor))
+    rank = len(x.shape)
+    scaled = b.elementwise("MUL", x, _per_channel(b, factor, rank))
+    return b.elementwise("ADD", scaled, _per_channel(b, shift, rank))
+
+
+def _affine(b: Builder, x: Value, scale: Value, bias: Value) -> Value:
+    rank = len(x.shape)
+    return b.elementwise("ADD", b.elementwise("MUL", x, _per_channel(b, scale, rank)), _per_channel(b, bias, rank))
+
+
+@lowers("InstanceNormalization", since=6, attributes=["epsilon"])
+def instance_norm(site: Site) -> Value:
+    b, x = site.builder, site.need(0)
+    op = LayerNorm(2, float(site.attribute("epsilon", 1e-5)), gamma=False, beta=False)
+    return _affine(b, b.add(op, x), site.need(1), site.need(2))
+
+
+@lowers("GroupNormalization", since=21, attributes=["epsilon", "num_groups", "stash_type"])
+def group_norm(site: Site) -> Value:
+    b, x = site.builder, site.need(0)
+    groups = site.attribute("num_groups", 1)
+    grouped = b.reshape(x, (x.shape[0], groups, product(x.shape[1:]) // groups))
+    op = LayerNorm(2, float(site.attribute("epsilon", 1e-5)), gamma=False, beta=False)
+    return _affine(b, b.reshape(b.add(op, grouped), x.shape), site.need(1), site.need(2))
+
+
+@lowers("LpNormalization", since=1, attributes=["axis", "p"])
+def lp_norm(site: Site) -> Value:
+    b, x = site.builder, site.need(0)
+    axis = normalize_axis(site.attribute("axis", -1), len(x.shape))
+    kind = "l1" if site.attribute("p", 2) == 1 else "l2"
+    norm = b.add(Reduce(kind, axis, axis, keepdim=True), x)
+    zero = b.number(0, x.dtype)
+    return b.elementwise("WHERE", b.elementwise("EQ", norm, zero), zero, b.elementwise("DIV", x, norm))

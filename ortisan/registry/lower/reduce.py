@@ -1,0 +1,81 @@
+"""Reductions, ArgMax/ArgMin, CumSum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ortisan.registry.builder import Builder, known_ints
+from ortisan.registry.entries import Site, lowers
+from ortisan.registry.graph import Value
+from ortisan.registry.lower.axes import normalize_axis, read_axes
+from ortisan.registry.ops import ArgReduce, CumSum, Reduce
+from ortisan.registry.ops.reduce import reduced_shape
+from ortisan.registry.refusal import Refused
+
+_KINDS = {
+    "ReduceSum": "sum",
+    "ReduceMean": "mean",
+    "ReduceMax": "max",
+    "ReduceMin": "min",
+    "ReduceProd": "prod",
+    "ReduceL1": "l1",
+    "ReduceL2": "l2",
+    "ReduceSumSquare": "sum_square",
+    "ReduceLogSum": "log_sum",
+    "ReduceLogSumExp": "log_sum_exp",
+}
+
+
+def reduce_axes(b: Builder, x: Value, kind: str, axes: tuple[int, ...], keepdim: bool) -> Value:
+    """Reduces any set of axes; those that are not neighbours are first moved to the end."""
+    if not axes:
+        # Reducing over nothing still applies the function to each element on its own.
+        one_more = b.reshape(x, (*x.shape, 1))
+        return b.add(Reduce(kind, len(x.shape), len(x.shape), keepdim=False), one_more)
+    if axes[-1] - axes[0] + 1 == len(axes):
+        return b.add(Reduce(kind, axes[0], axes[-1], keepdim), x)
+    kept = [axis for axis in range(len(x.shape)) if axis not in axes]
+    moved = b.permute(x, (*kept, *axes))
+    result = b.add(Reduce(kind, len(kept), len(x.shape) - 1, keepdim=False), moved)
+    return b.reshape(result, reduced_shape(x.shape, axes, keepdim))
+
+
+def _reduction(kind: str) -> Callable[[Site], Value]:
+    def lower(site: Site) -> Value:
+        x = site.need(0)
+        axes = read_axes(site, len(x.shape), input_index=1)
+        if not axes:
+            if site.attribute("noop_with_empty_axes", 0):
+                if kind not in ("sum", "mean", "max", "min", "prod"):
+                    raise Refused("noop_with_empty_axes with no axes is not supported")
+                return x
+            axes = tuple(range(len(x.shape)))
+        return reduce_axes(site.builder, x, kind, axes, bool(site.attribute("keepdims", 1)))
+
+    return lower
+
+
+for _op_type, _kind in _KINDS.items():
+    lowers(_op_type, attributes=["axes", "keepdims", "noop_with_empty_axes"])(_reduction(_kind))
+
+
+def _arg(kind: str) -> Callable[[Site], Value]:
+    def lower(site: Site) -> Value:
+        x = site.need(0)
+        axis = normalize_axis(site.attribute("axis", 0), len(x.shape))
+        keepdim, last = bool(site.attribute("keepdims", 1)), bool(site.attribute("select_last_index", 0))
+        return site.builder.add(ArgReduce(kind, axis, keepdim, last), x)
+
+    return lower
+
+
+lowers("ArgMax", attributes=["axis", "keepdims", "select_last_index"])(_arg("max"))
+lowers("ArgMin", attributes=["axis", "keepdims", "select_last_index"])(_arg("min"))
+
+
+@lowers("CumSum", since=11, attributes=["exclusive", "reverse"])
+def cumulative_sum(site: Site) -> Value:
+    x = site.need(0)
+    (axis,) = known_ints(site.need(1), "the axis")
+    exclusive, reverse = bool(site.attribute("exclusive", 0)), bool(site.attribute("reverse", 0))
+    return site.builder.add(CumSum(normalize_axis(axis, len(x.shape)), exclusive, reverse), x)

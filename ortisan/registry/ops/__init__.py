@@ -1,0 +1,50 @@
+"""The op vocabulary: AITemplate's ops, each with shape inference and a numpy reference."""
+
+from __future__ import annotations
+
+from ortisan.registry.ops.attention import Attention
+from ortisan.registry.ops.elementwise import Cast, Elementwise
+from ortisan.registry.ops.gather import Gather, GatherNd, IndexSelect
+from ortisan.registry.ops.gemm import Bmm, Gemm
+from ortisan.registry.ops.generate import Arange, Full, Size
+from ortisan.registry.ops.move import (
+    Concatenate,
+    DynamicSlice,
+    Expand,
+    Move,
+    Pad,
+    Permute,
+    Reshape,
+    Split,
+    Trilu,
+)
+from ortisan.registry.ops.reduce import ArgReduce, CumSum, Reduce
+from ortisan.registry.ops.rows import LayerNorm, Softmax
+
+__all__ = [
+    "Arange",
+    "ArgReduce",
+    "Attention",
+    "Bmm",
+    "Cast",
+    "Concatenate",
+    "CumSum",
+    "DynamicSlice",
+    "Elementwise",
+    "Expand",
+    "Full",
+    "Gather",
+    "GatherNd",
+    "Gemm",
+    "IndexSelect",
+    "LayerNorm",
+    "Move",
+    "Pad",
+    "Permute",
+    "Reduce",
+    "Reshape",
+    "Size",
+    "Softmax",
+    "Split",
+    "Trilu",
+]

@@ -1,0 +1,77 @@
+"""`attention`: softmax(scale * q k^T + mask) v in one op. torch: F.scaled_dot_product_attention.
+
+q[B,H,S,D], k[B,H,T,D], v[B,H,T,E], mask broadcastable to [B,H,S,T] -> [B,H,S,E].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from ortisan.registry.dims import Dim, Facts, product
+from ortisan.registry.dtypes import Array, DType
+from ortisan.registry.graph import DimValues, Op, TensorType
+from ortisan.registry.refusal import Refused
+
+MaskKind = Literal["none", "additive", "boolean"]
+
+
+@dataclass(frozen=True)
+class Attention(Op):
+    """A row with no visible key is 0 when `empty_rows_zero`, else what plain softmax arithmetic gives."""
+
+    scale: float
+    mask: MaskKind = "none"
+    empty_rows_zero: bool = False
+
+    stem: ClassVar[str] = "attention"
+    ait: ClassVar[str | None] = "mem_eff_attention"
+
+    def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
+        q, k, v = inputs[:3]
+        if not q.dtype.is_float or not q.dtype is k.dtype is v.dtype:
+            raise Refused(f"attention needs q, k, v of one float type, not {q}, {k}, {v}")
+        if not q.rank == k.rank == v.rank == 4:
+            raise Refused(f"attention needs q, k, v with 4 dims, not {q}, {k}, {v}")
+        for axis, what in ((0, "batch"), (1, "head")):
+            facts.equal(q.shape[axis], k.shape[axis], f"{what} dims of q and k")
+            facts.equal(q.shape[axis], v.shape[axis], f"{what} dims of q and v")
+        facts.equal(q.shape[3], k.shape[3], "head sizes of q and k")
+        facts.equal(k.shape[2], v.shape[2], "lengths of k and v")
+        if self.mask != "none":
+            self._check_mask(inputs[3], (*q.shape[:3], k.shape[2]), q.dtype, facts)
+        return (TensorType(q.dtype, (*q.shape[:3], v.shape[3])),)
+
+    def _check_mask(self, mask: TensorType, scores: tuple[Dim, ...], dtype: DType, facts: Facts) -> None:
+        expected = DType.BOOL if self.mask == "boolean" else dtype
+        if mask.dtype is not expected:
+            raise Refused(f"the {self.mask} mask is {mask.dtype.value}, expected {expected.value}")
+        if mask.rank > 4:
+            raise Refused(f"the mask {mask} has more than 4 dims")
+        for have, need in zip(reversed(mask.shape), reversed(scores), strict=False):
+            if have != 1:
+                facts.broadcast_dims(have, need)
+
+    def reference(self, inputs: Sequence[Array], dims: DimValues) -> tuple[Array, ...]:
+        q, k, v = (x.astype(np.float64) for x in inputs[:3])
+        with np.errstate(all="ignore"):
+            logits = np.matmul(q, np.swapaxes(k, -1, -2)) * self.scale
+            if self.mask == "additive":
+                # The sum is rounded to the working type, where a finite -3.4e38 swallows the logit.
+                logits = (logits + inputs[3].astype(np.float64)).astype(inputs[0].dtype).astype(np.float64)
+            elif self.mask == "boolean":
+                logits = np.where(inputs[3], logits, -np.inf)
+            if logits.shape[-1] == 0:
+                return (np.zeros((*q.shape[:3], v.shape[3]), inputs[0].dtype),)
+            weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+            weights /= weights.sum(axis=-1, keepdims=True)
+            if self.empty_rows_zero:
+                weights = np.where(np.isneginf(logits).all(axis=-1, keepdims=True), 0.0, weights)
+            return (np.matmul(weights, v).astype(inputs[0].dtype),)
+
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> Dim:
+        q, k, v = inputs[:3]
+        return product((2, *q.shape, k.shape[2])) + product((2, *q.shape[:3], k.shape[2], v.shape[3]))

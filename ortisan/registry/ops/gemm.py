@@ -1,0 +1,104 @@
+"""`gemm_rcr`, `gemm_rrr` (weights) and `bmm_*` (two computed operands): matrix products.
+
+The letters give the memory order of A, B and C: r = rows contiguous, c = columns contiguous. So `gemm_rcr` is
+x @ w.T with w[N, K] (torch: F.linear) and `gemm_rrr` is x @ w with w[K, N] (torch: x @ w).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from ortisan.registry.dims import Dim, Facts, product
+from ortisan.registry.dtypes import Array, DType
+from ortisan.registry.graph import DimValues, Op, TensorType
+from ortisan.registry.refusal import Refused
+
+Layout = Literal["rcr", "rrr"]
+
+
+def _wide(x: Array) -> Array:
+    return x.astype(np.float64) if DType.from_numpy(x.dtype).is_float else x
+
+
+def _check_types(inputs: Sequence[TensorType]) -> DType:
+    dtype = inputs[0].dtype
+    if any(t.dtype is not dtype for t in inputs):
+        raise Refused(f"operands differ in type: {', '.join(t.dtype.value for t in inputs)}")
+    if dtype is DType.BOOL:
+        raise Refused("a matrix product of bool is not defined")
+    return dtype
+
+
+@dataclass(frozen=True)
+class Gemm(Op):
+    """x[..., K] times a matrix, plus a bias[N] when there is a third input."""
+
+    layout: Layout
+    bias: bool = False
+
+    stem: ClassVar[str] = "gemm"
+    ait: ClassVar[str | None] = "gemm_rcr, gemm_rrr, gemm_rcr_bias, gemm_rrr_bias"
+
+    @property
+    def name(self) -> str:
+        return f"gemm_{self.layout}{'_bias' if self.bias else ''}"
+
+    def n_axis(self) -> int:
+        return 0 if self.layout == "rcr" else 1
+
+    def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
+        dtype = _check_types(inputs)
+        x, w = inputs[:2]
+        if x.rank < 1 or w.rank != 2:
+            raise Refused(f"a matrix product needs a matrix, not {w}")
+        n, k = w.shape[self.n_axis()], w.shape[1 - self.n_axis()]
+        facts.equal(x.shape[-1], k, "inner dims of the product")
+        if self.bias:
+            facts.equal(inputs[2].shape[0], n, "bias and product width")
+        return (TensorType(dtype, (*x.shape[:-1], n)),)
+
+    def reference(self, inputs: Sequence[Array], dims: DimValues) -> tuple[Array, ...]:
+        x, w = _wide(inputs[0]), _wide(inputs[1])
+        with np.errstate(all="ignore"):
+            y = np.matmul(x, w.T if self.layout == "rcr" else w)
+            return ((y + _wide(inputs[2]) if self.bias else y).astype(inputs[0].dtype),)
+
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> Dim:
+        return product((2, inputs[0].shape[-1], *outputs[0].shape))
+
+
+@dataclass(frozen=True)
+class Bmm(Op):
+    """a[..., M, K] times b[..., K, N] (rrr) or b[..., N, K] (rcr); leading dims broadcast. torch: a @ b."""
+
+    layout: Layout
+
+    stem: ClassVar[str] = "bmm"
+    ait: ClassVar[str | None] = "bmm_rcr, bmm_rrr"
+
+    @property
+    def name(self) -> str:
+        return f"bmm_{self.layout}"
+
+    def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
+        dtype = _check_types(inputs)
+        a, b = inputs
+        if a.rank < 2 or b.rank < 2:
+            raise Refused(f"a batched product needs matrices, not {a} and {b}")
+        n, k = (b.shape[-1], b.shape[-2]) if self.layout == "rrr" else (b.shape[-2], b.shape[-1])
+        facts.equal(a.shape[-1], k, "inner dims of the product")
+        batch = facts.broadcast(a.shape[:-2], b.shape[:-2])
+        return (TensorType(dtype, (*batch, a.shape[-2], n)),)
+
+    def reference(self, inputs: Sequence[Array], dims: DimValues) -> tuple[Array, ...]:
+        a, b = (_wide(x) for x in inputs)
+        with np.errstate(all="ignore"):
+            y = np.matmul(a, b if self.layout == "rrr" else np.swapaxes(b, -1, -2))
+        return (y.astype(inputs[0].dtype),)
+
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> Dim:
+        return product((2, inputs[0].shape[-1], *outputs[0].shape))

@@ -1,0 +1,96 @@
+"""Normalisations: `softmax`, `log_softmax` along one axis, `layernorm` over the trailing ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ortisan.registry.dims import Facts, product
+from ortisan.registry.dtypes import Array, DType
+from ortisan.registry.graph import DimValues, Op, TensorType
+from ortisan.registry.refusal import Refused
+
+
+@dataclass(frozen=True)
+class Softmax(Op):
+    """exp(x) / sum(exp(x)) along `axis`, or its logarithm. torch: F.softmax, F.log_softmax."""
+
+    axis: int
+    log: bool = False
+
+    stem: ClassVar[str] = "softmax"
+    ait: ClassVar[str | None] = "softmax"
+
+    @property
+    def name(self) -> str:
+        return "log_softmax" if self.log else "softmax"
+
+    def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
+        (x,) = inputs
+        if not x.dtype.is_float:
+            raise Refused(f"{self.name} of {x.dtype.value} is not defined")
+        return (x,)
+
+    def reference(self, inputs: Sequence[Array], dims: DimValues) -> tuple[Array, ...]:
+        x = inputs[0].astype(np.float64)
+        if x.size == 0:
+            return (inputs[0],)
+        with np.errstate(all="ignore"):
+            shifted = x - x.max(axis=self.axis, keepdims=True)
+            total = np.exp(shifted).sum(axis=self.axis, keepdims=True)
+            y = shifted - np.log(total) if self.log else np.exp(shifted) / total
+            return (y.astype(inputs[0].dtype),)
+
+
+@dataclass(frozen=True)
+class LayerNorm(Op):
+    """(x - mean) / sqrt(var + eps) * gamma + beta over the dims from `axis` on. torch: F.layer_norm.
+
+    Inputs: x, then gamma and beta as the flags say, both of the normalised shape.
+    Outputs: y, and with `statistics` also mean and 1/std, in float32 or wider.
+    """
+
+    axis: int
+    epsilon: float
+    gamma: bool = True
+    beta: bool = True
+    statistics: bool = False
+
+    stem: ClassVar[str] = "layernorm"
+    ait: ClassVar[str | None] = "layernorm"
+
+    def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
+        x = inputs[0]
+        if not x.dtype.is_float or any(t.dtype is not x.dtype for t in inputs):
+            raise Refused(f"layernorm needs one float type, not {', '.join(t.dtype.value for t in inputs)}")
+        for affine in inputs[1:]:
+            facts.equal(affine.elements, product(x.shape[self.axis :]), "scale and normalised size")
+        if not self.statistics:
+            return (x,)
+        wide = TensorType(_statistics_type(x), (*x.shape[: self.axis], *(1 for _ in x.shape[self.axis :])))
+        return (x, wide, wide)
+
+    def reference(self, inputs: Sequence[Array], dims: DimValues) -> tuple[Array, ...]:
+        x = inputs[0].astype(np.float64)
+        axes = tuple(range(self.axis, x.ndim))
+        with np.errstate(all="ignore"):
+            mean = x.mean(axis=axes, keepdims=True)
+            inverse = 1 / np.sqrt(((x - mean) ** 2).mean(axis=axes, keepdims=True) + self.epsilon)
+            y = (x - mean) * inverse
+            affine = iter(t.astype(np.float64).reshape(x.shape[self.axis :]) for t in inputs[1:])
+            if self.gamma:
+                y = y * next(affine)
+            if self.beta:
+                y = y + next(affine)
+            outputs = (y.astype(inputs[0].dtype),)
+            if not self.statistics:
+                return outputs
+            wide = np.float64 if inputs[0].dtype == np.float64 else np.float32
+            return (*outputs, mean.astype(wide), inverse.astype(wide))
+
+
+def _statistics_type(x: TensorType) -> DType:
+    return DType.FLOAT64 if x.dtype is DType.FLOAT64 else DType.FLOAT32

@@ -1,0 +1,7 @@
+"""The one way a registry entry says no."""
+
+from __future__ import annotations
+
+
+class Refused(Exception):
+    """An ONNX node can't be lowered. The text is the reason a person reads in `ortisan inspect`."""

@@ -1,0 +1,122 @@
+// sin, cos, tan and their inverses, without branches, so that loops calling them vectorise.
+//
+// Floats of any size are reduced exactly: 2/pi is cut in pieces of 29 bits, whose products with a float are exact in double,
+// and each product is reduced mod 4 before they are added. Doubles: the C library.
+#pragma once
+
+#include "types.h"
+
+namespace ortisan::fn {
+
+namespace detail {
+
+// The bits of 2/pi, piece after piece; piece i is a multiple of 2^(-29 (i + 1)).
+constexpr double two_over_pi[7] = {0x145f306dp-29,  0x19391054p-58,  0x14fe13abp-87, 0x1d1f534dp-116,
+                                   0x1b81b6c5p-145, 0x05664f10p-174, 0x1c820ff2p-203};
+
+// x = (quadrant + 4 i) pi/2 + r with |r| <= pi/4, and sin(r), cos(r).
+struct ReducedAngle {
+  uint32_t quadrant;
+  float sine;
+  float cosine;
+};
+
+inline ReducedAngle reduce_angle(float x) {
+  double piece[7];
+  double turns = 0.0;
+  for (int i = 6; i >= 0; --i) {
+    const double product = static_cast<double>(x) * two_over_pi[i];
+    piece[i] = product - 4.0 * __builtin_rint(0.25 * product);
+    turns += piece[i];
+  }
+  turns = __builtin_rint(turns);
+  double rest = piece[0] - turns;
+  for (int i = 1; i < 7; ++i) rest += piece[i];
+  const float r = x == 0.0f ? x : static_cast<float>(rest * 1.57079632679489661923);
+  const float z = r * r;
+  float s = -0x1.99438p-13f;
+  s = s * z + 0x1.11073ap-7f;
+  s = s * z - 0x1.555546p-3f;
+  float c = 0x1.99eb36p-16f;
+  c = c * z - 0x1.6c0c32p-10f;
+  c = c * z + 0x1.55554ap-5f;
+  // -14 <= turns <= 14, or NaN
+  const int32_t whole = static_cast<int32_t>(turns == turns ? turns : 0.0);
+  return {static_cast<uint32_t>(whole) & 3u, s * (z * r) + r, (c * z) * z + (1.0f - 0.5f * z)};
+}
+
+inline float flip_sign(float x, uint32_t bit_one) {
+  return bit_cast<float>(bit_cast<uint32_t>(x) ^ ((bit_one & 2u) << 30));
+}
+
+// asin(x) for |x| <= 1/2.
+inline float asin_small(float x) {
+  const float z = x * x;
+  float p = 0x1.596a8ap-5f;
+  p = p * z + 0x1.8c2b0cp-6f;
+  p = p * z + 0x1.747e0ep-5f;
+  p = p * z + 0x1.3301e6p-4f;
+  p = p * z + 0x1.5555c8p-3f;
+  return p * (z * x) + x;
+}
+
+}  // namespace detail
+
+inline float sin(float x) {
+  const detail::ReducedAngle a = detail::reduce_angle(x);
+  return detail::flip_sign((a.quadrant & 1u) != 0u ? a.cosine : a.sine, a.quadrant);
+}
+inline double sin(double x) { return __builtin_sin(x); }
+
+inline float cos(float x) {
+  const detail::ReducedAngle a = detail::reduce_angle(x);
+  return detail::flip_sign((a.quadrant & 1u) != 0u ? a.sine : a.cosine, a.quadrant + 1u);
+}
+inline double cos(double x) { return __builtin_cos(x); }
+
+inline float tan(float x) {
+  const detail::ReducedAngle a = detail::reduce_angle(x);
+  const bool odd = (a.quadrant & 1u) != 0u;
+  return (odd ? -a.cosine : a.sine) / (odd ? a.sine : a.cosine);
+}
+inline double tan(double x) { return __builtin_tan(x); }
+
+inline float asin(float x) {
+  const float a = __builtin_fabsf(x);
+  const bool big = a > 0.5f;
+  const float half_angle = __builtin_sqrtf(0.5f - 0.5f * a);
+  const float t = detail::asin_small(big ? half_angle : a);
+  return __builtin_copysignf(big ? 1.57079637f - (2.0f * t + 4.37113883e-8f) : t, x);
+}
+inline double asin(double x) { return __builtin_asin(x); }
+
+inline float acos(float x) {
+  const float a = __builtin_fabsf(x);
+  const bool big = a > 0.5f;
+  const float half_angle = __builtin_sqrtf(0.5f - 0.5f * a);
+  const float t = detail::asin_small(big ? half_angle : x);
+  const float far = x < 0.0f ? 3.14159274f - (2.0f * t + 8.74227766e-8f) : 2.0f * t;
+  return big ? far : 1.57079637f - (t + 4.37113883e-8f);
+}
+inline double acos(double x) { return __builtin_acos(x); }
+
+inline float atan(float x) {
+  const float a = __builtin_fabsf(x);
+  const bool big = a > 1.0f;
+  const float t = big ? -1.0f / a : a;
+  const float z = t * t;
+  float p = -0x1.d62632p-10f;
+  p = p * z + 0x1.65a0e2p-7f;
+  p = p * z - 0x1.fecc44p-6f;
+  p = p * z + 0x1.dac754p-5f;
+  p = p * z - 0x1.5833d2p-4f;
+  p = p * z + 0x1.c099bep-4f;
+  p = p * z - 0x1.2421bp-3f;
+  p = p * z + 0x1.9991fcp-3f;
+  p = p * z - 0x1.55553ep-2f;
+  const float near = p * (z * t) + t;
+  return __builtin_copysignf(big ? 1.57079637f + (near - 4.37113883e-8f) : near, x);
+}
+inline double atan(double x) { return __builtin_atan(x); }
+
+}  // namespace ortisan::fn

@@ -1,0 +1,201 @@
+// The kernel of a custom op: one per node and session. It holds the weights' addresses, nothing that changes, so that any number
+// of threads may compute at once.
+#pragma once
+
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "bind.h"
+#include "element_size.h"
+#include "ort_status.h"
+
+namespace ortisan {
+
+struct OrtKernel {
+  const ort::Api& api;
+  const GraphSpec& graph;
+  ort::Allocator* allocator = nullptr;
+  std::vector<const void*> weights;
+
+  OrtKernel(const ort::Api& a, const GraphSpec& g) : api(a), graph(g) {}
+  OrtKernel(const OrtKernel&) = delete;
+  OrtKernel& operator=(const OrtKernel&) = delete;
+  ~OrtKernel() {
+    if (allocator != nullptr) ort::release_allocator(api, allocator);
+  }
+
+  ort::Status* load(const ort::KernelInfo* info);
+  ort::Status* load_weight(const ort::KernelInfo* info, int32_t index);
+  ort::Status* compute(ort::KernelContext* context) const;
+};
+
+// Owns the type and shape of a value.
+struct ValueInfo {
+  const ort::Api& api;
+  ort::TypeAndShape* info = nullptr;
+  int32_t dtype = 0;
+  size_t rank = 0;
+
+  explicit ValueInfo(const ort::Api& a) : api(a) {}
+  ValueInfo(const ValueInfo&) = delete;
+  ValueInfo& operator=(const ValueInfo&) = delete;
+  ~ValueInfo() {
+    if (info != nullptr) ort::release_type_and_shape(api, info);
+  }
+  ort::Status* read(const ort::Value* value) {
+    if (auto* status = ort::get_type_and_shape(api, value, &info)) return status;
+    if (auto* status = ort::get_element_type(api, info, &dtype)) return status;
+    return ort::get_dimensions_count(api, info, &rank);
+  }
+};
+
+// One block of scratch memory for one call, on a cache line's boundary.
+struct Scratch {
+  const OrtKernel& kernel;
+  void* block = nullptr;
+
+  explicit Scratch(const OrtKernel& k) : kernel(k) {}
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() {
+    if (block != nullptr) succeeded(kernel.api, ort::allocator_free(kernel.api, kernel.allocator, block));
+  }
+  ort::Status* reserve(int64_t bytes) {
+    if (bytes < 0 || bytes > INT64_MAX - 64)
+      return refuse(kernel.api, ort::invalid_argument, "%s: the inputs are too large", Name(kernel.graph.op).text);
+    return bytes == 0 ? nullptr : ort::allocator_alloc(kernel.api, kernel.allocator, static_cast<size_t>(bytes) + 63, &block);
+  }
+  char* data() const {
+    return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(block) + 63) & ~static_cast<uintptr_t>(63));
+  }
+};
+
+// ONNX Runtime's thread pool of the session, for one call. A status that it returns is kept for the end of the call.
+struct SessionPool {
+  const ort::Api& api;
+  const ort::KernelContext* context;
+  ort::Status* status = nullptr;
+
+  Parallel handle() { return {this, &SessionPool::run}; }
+
+  static void run(void* self, int64_t count, void (*task)(void*, int64_t), void* arg) {
+    struct Job {
+      void (*task)(void*, int64_t);
+      void* arg;
+    } job{task, arg};
+    SessionPool& pool = *static_cast<SessionPool*>(self);
+    auto* status = ort::context_parallel_for(
+        pool.api, pool.context,
+        [](void* user, size_t index) { static_cast<Job*>(user)->task(static_cast<Job*>(user)->arg, static_cast<int64_t>(index)); },
+        static_cast<size_t>(count), 0, &job);
+    if (pool.status == nullptr)
+      pool.status = status;
+    else
+      succeeded(pool.api, status);
+  }
+};
+
+inline ort::Status* OrtKernel::load_weight(const ort::KernelInfo* info, int32_t index) {
+  const WeightSpec& weight = graph.weights[index];
+  int constant = 0;
+  const ort::Value* value = nullptr;
+  if (auto* status = ort::info_constant_input(api, info, static_cast<size_t>(graph.input_count + index), &constant, &value))
+    return status;
+  if (constant == 0 || value == nullptr)
+    return refuse(api, ort::invalid_argument, "%s: weight '%s' must be an initializer of the model that is not a graph input",
+                  Name(graph.op).text, Name(weight.name).text);
+  ValueInfo actual(api);
+  if (auto* status = actual.read(value)) return status;
+  size_t count = 0;
+  if (auto* status = ort::get_element_count(api, actual.info, &count)) return status;
+  const int64_t bytes = static_cast<int64_t>(count) * element_size(actual.dtype);
+  if (actual.dtype != weight.dtype || bytes != weight.bytes)
+    return refuse(api, ort::invalid_argument,
+                  "%s: weight '%s' is %" PRId64 " bytes of element type %d, but the library was built for %" PRId64
+                  " bytes of type %d; the model and the library don't belong together",
+                  Name(graph.op).text, Name(weight.name).text, bytes, actual.dtype, weight.bytes, weight.dtype);
+  void* data = nullptr;
+  auto* status = ort::get_tensor_mutable_data(api, const_cast<ort::Value*>(value), &data);
+  weights[static_cast<size_t>(index)] = data;
+  return status;
+}
+
+inline ort::Status* OrtKernel::load(const ort::KernelInfo* info) {
+  weights.assign(static_cast<size_t>(graph.weight_count), nullptr);
+  for (int32_t w = 0; w < graph.weight_count; ++w)
+    if (auto* status = load_weight(info, w)) return status;
+  return ort::info_allocator(api, info, ort::default_memory, &allocator);
+}
+
+// The inputs of one call: their shapes, side by side in one vector, and their data.
+struct CallInputs {
+  std::vector<int64_t> dims;
+  std::vector<InputShape> shapes;
+  std::vector<const void*> data;
+
+  ort::Status* read(const OrtKernel& kernel, const ort::KernelContext* context) {
+    const ort::Api& api = kernel.api;
+    const GraphSpec& graph = kernel.graph;
+    size_t total = 0;
+    for (int32_t i = 0; i < graph.input_count; ++i) total += static_cast<size_t>(graph.inputs[i].rank);
+    dims.resize(total);
+    int64_t* next = dims.data();
+    for (int32_t i = 0; i < graph.input_count; ++i) {
+      const TensorSpec& input = graph.inputs[i];
+      const ort::Value* value = nullptr;
+      if (auto* status = ort::context_input(api, context, static_cast<size_t>(i), &value)) return status;
+      if (value == nullptr)
+        return refuse(api, ort::invalid_argument, "%s: input '%s' is missing", Name(graph.op).text, Name(input.name).text);
+      ValueInfo actual(api);
+      if (auto* status = actual.read(value)) return status;
+      if (actual.dtype != input.dtype)
+        return refuse(api, ort::invalid_argument, "%s: input '%s' has element type %d, expected %d", Name(graph.op).text,
+                      Name(input.name).text, actual.dtype, input.dtype);
+      shapes.push_back({next, static_cast<int32_t>(actual.rank)});
+      if (actual.rank == static_cast<size_t>(input.rank)) {
+        if (auto* status = ort::get_dimensions(api, actual.info, next, actual.rank)) return status;
+        next += actual.rank;
+      }
+      void* address = nullptr;
+      if (auto* status = ort::get_tensor_mutable_data(api, const_cast<ort::Value*>(value), &address)) return status;
+      data.push_back(address);
+    }
+    return nullptr;
+  }
+};
+
+inline ort::Status* OrtKernel::compute(ort::KernelContext* context) const {
+  CallInputs inputs;
+  if (auto* status = inputs.read(*this, context)) return status;
+  std::vector<int64_t> symbols(static_cast<size_t>(graph.symbol_count));
+  char sentence[sentence_size];
+  if (!bind_symbols(graph, inputs.shapes.data(), symbols.data(), sentence, sizeof sentence))
+    return ort::create_status(api, ort::invalid_argument, sentence);
+
+  std::vector<void*> outputs(static_cast<size_t>(graph.output_count));
+  std::vector<int64_t> sizes;
+  for (int32_t o = 0; o < graph.output_count; ++o) {
+    const TensorSpec& output = graph.outputs[o];
+    sizes.clear();
+    for (int32_t d = 0; d < output.rank; ++d) sizes.push_back(dim_value(graph, output.dims[d], symbols.data()));
+    ort::Value* value = nullptr;
+    if (auto* status = ort::context_output(api, context, static_cast<size_t>(o), sizes.data(), sizes.size(), &value)) return status;
+    if (value == nullptr)
+      return refuse(api, ort::invalid_argument, "%s: output '%s' is not connected; each output of the node needs a name",
+                    Name(graph.op).text, Name(output.name).text);
+    if (auto* status = ort::get_tensor_mutable_data(api, value, &outputs[static_cast<size_t>(o)])) return status;
+  }
+
+  Scratch scratch(*this);
+  if (auto* status = scratch.reserve(graph.scratch_bytes(symbols.data()))) return status;
+  SessionPool pool{api, context};
+  const char* failure =
+      graph.run(symbols.data(), inputs.data.data(), weights.data(), outputs.data(), scratch.data(), pool.handle());
+  if (pool.status != nullptr) return pool.status;
+  if (failure != nullptr)
+    return refuse(api, ort::runtime_exception, "%s: %s", Name(graph.op).text, failure);
+  return nullptr;
+}
+
+}  // namespace ortisan

@@ -1,0 +1,86 @@
+// Two hand-made graphs, small enough to read, that use every part of the tables.
+//
+// tiny_add: y[batch, 2*seq - 1, 4] and z[batch]:  y = x[batch, seq, 4] cut in two at seq (rows from seq on repeat the first
+//           ones) + w[4];  z = sum of a batch's y plus the bias b[batch].  A negative number in b[0] is a failure.
+// tiny_where: out[n] = a[n] if c[n] else 0, of doubles.
+
+#include "graph.h"
+
+namespace ortisan {
+namespace {
+
+constexpr DimSpec symbol(int64_t s) { return {DimSpec::symbol, s}; }
+constexpr DimSpec fixed(int64_t n) { return {DimSpec::fixed, n}; }
+constexpr DimSpec expression(int64_t e) { return {DimSpec::expression, e}; }
+
+template <class I>
+I add_expression(int32_t, const I* s) {
+  return s[1] * 2 - 1;
+}
+
+constexpr DimSpec x_dims[] = {symbol(0), symbol(1), fixed(4)};
+constexpr DimSpec b_dims[] = {symbol(0)};
+constexpr DimSpec y_dims[] = {symbol(0), expression(0), fixed(4)};
+constexpr TensorSpec add_inputs[] = {{"x", 1, 3, x_dims}, {"b \"quoted\"", 1, 1, b_dims}};
+constexpr WeightSpec add_weights[] = {{"w", 1, 16}};
+constexpr TensorSpec add_outputs[] = {{"y", 1, 3, y_dims}, {"z", 1, 1, b_dims}};
+constexpr SymbolSpec add_symbols[] = {{"batch", 0, INT64_MAX}, {"seq", 1, 512}};
+constexpr GuardSpec add_guards[] = {{GuardSpec::divisible, symbol(1), fixed(1), "node 'first'"},
+                                    {GuardSpec::broadcastable, symbol(0), symbol(1), "node 'second'"}};
+
+int64_t add_scratch(const int64_t* s) { return s[0] * (s[1] * 2 - 1) * 4 * static_cast<int64_t>(sizeof(float)); }
+
+const char* add_run(const int64_t* s, const void* const* inputs, const void* const* weights, void* const* outputs, char* scratch,
+                    Parallel parallel) {
+  const int64_t batch = s[0], seq = s[1], rows = 2 * seq - 1;
+  const float* x = static_cast<const float*>(inputs[0]);
+  const float* b = static_cast<const float*>(inputs[1]);
+  const float* w = static_cast<const float*>(weights[0]);
+  float* y = static_cast<float*>(outputs[0]);
+  float* z = static_cast<float*>(outputs[1]);
+  float* sums = reinterpret_cast<float*>(scratch);
+  Context context(parallel);
+  if (reinterpret_cast<uintptr_t>(scratch) % 64 != 0) return "scratch is not aligned";
+  context.parallel(batch * rows, [&](int64_t i) {
+    const int64_t n = i / rows, row = i % rows;
+    if (b[n] < 0) context.fail("a bias is negative");
+    for (int64_t j = 0; j < 4; ++j) {
+      const float value = x[(n * seq + row % seq) * 4 + j] + w[j];
+      y[i * 4 + j] = value;
+      sums[i * 4 + j] = value;
+    }
+  });
+  context.parallel(batch, [&](int64_t n) {
+    float sum = b[n];
+    for (int64_t k = 0; k < rows * 4; ++k) sum += sums[n * rows * 4 + k];
+    z[n] = sum;
+  });
+  return context.failure.load();
+}
+
+constexpr DimSpec n_dims[] = {symbol(0)};
+constexpr TensorSpec where_inputs[] = {{"c", 9, 1, n_dims}, {"a", 11, 1, n_dims}};
+constexpr TensorSpec where_outputs[] = {{"out", 11, 1, n_dims}};
+constexpr SymbolSpec where_symbols[] = {{"n", 2, INT64_MAX}};
+
+const char* where_run(const int64_t* s, const void* const* inputs, const void* const*, void* const* outputs, char*, Parallel) {
+  const bool* c = static_cast<const bool*>(inputs[0]);
+  const double* a = static_cast<const double*>(inputs[1]);
+  for (int64_t i = 0; i < s[0]; ++i) static_cast<double*>(outputs[0])[i] = c[i] ? a[i] : 0.0;
+  return nullptr;
+}
+
+constexpr GraphSpec tiny_add = {
+    "tiny_add",  add_inputs,  2, add_weights, 1, add_outputs, 2, add_symbols, 2, add_guards, 2, add_expression<int64_t>,
+    add_expression<MaybeInt>, add_scratch, add_run};
+constexpr GraphSpec tiny_where = {
+    "tiny_where", where_inputs, 2, nullptr, 0, where_outputs, 1, where_symbols, 1, nullptr, 0, nullptr,
+    nullptr, [](const int64_t*) { return int64_t{0}; }, where_run};
+
+}  // namespace
+
+extern const GraphSpec* const graph_specs[] = {&tiny_add, &tiny_where};
+extern const int32_t graph_spec_count = 2;
+extern const char* const domain_name = "ortisan.tiny";
+
+}  // namespace ortisan
