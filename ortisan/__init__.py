@@ -1,1 +1,32 @@
 """Ortisan compiles ONNX graphs into native ONNX Runtime custom ops."""
+
+from __future__ import annotations
+
+from ortisan._version import __version__
+from ortisan.compilation import Compilation
+from ortisan.errors import (
+    ArtifactError,
+    ModelError,
+    OptionError,
+    OrtisanError,
+    ToolchainError,
+    UnsupportedError,
+    VerifyError,
+)
+from ortisan.facade import CustomOpLibrary, compile, convert_graph, generate
+
+__all__ = [
+    "ArtifactError",
+    "Compilation",
+    "CustomOpLibrary",
+    "ModelError",
+    "OptionError",
+    "OrtisanError",
+    "ToolchainError",
+    "UnsupportedError",
+    "VerifyError",
+    "__version__",
+    "compile",
+    "convert_graph",
+    "generate",
+]

@@ -1,1 +1,1 @@
-"""."""
+"""Op graph -> kernel plan -> sources -> shared library."""

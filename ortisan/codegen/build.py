@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import shutil
+import sys
 import sysconfig
 import tempfile
 import time
@@ -14,6 +15,8 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import pybind11
 
 from ortisan.codegen import cache
 from ortisan.codegen.isa import Isa
@@ -91,10 +94,6 @@ def _settings(compiler: Compiler, bindings: bool, sanitize: str | None) -> dict[
         "ORTISAN_BINDINGS": "ON" if bindings else "OFF",
     }
     if bindings:
-        import sys
-
-        import pybind11
-
         settings |= {"pybind11_DIR": pybind11.get_cmake_dir(), "Python_EXECUTABLE": sys.executable}
     return settings
 
@@ -103,7 +102,8 @@ def _key(sources: Mapping[str, str | bytes], settings: Mapping[str, str], compil
     parts: dict[str, str | bytes] = {f"source {file}": content for file, content in sources.items()}
     parts |= {f"setting {key}": value for key, value in settings.items()}
     parts |= {f"variable {key}": os.environ.get(key, "") for key in BUILD_VARIABLES}
-    return cache.cache_key({**parts, "compiler": compiler.version, "format": _CACHE_FORMAT})
+    versions = {"compiler": compiler.version, "python": sys.version, "pybind11": pybind11.__version__, "format": _CACHE_FORMAT}
+    return cache.cache_key(parts | versions)
 
 
 def _build(
@@ -143,15 +143,16 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-_ERROR_LINE = re.compile(r"\berror\b|undefined (reference|symbol)|No space left|CMake Error|[Kk]illed", re.IGNORECASE)
+_SOURCE_ERROR = re.compile(r":\d+: (fatal )?error: ")
+_OTHER_ERROR = re.compile(r"\berror:|undefined (reference|symbol)|No space left|could not find|\bkilled\b", re.IGNORECASE)
 
 
 def _failure(name: str, key: str, log: Path, work: Path) -> ToolchainError:
     """The error for a failed build: a sentence, the first error lines, and where the whole log is kept."""
     text = log.read_text(encoding="utf-8", errors="replace")
     lines = [line.replace(f"{work}/src/", "").strip() for line in text.splitlines() if not line.startswith("$ ")]
-    wrong = [line for line in lines if re.search(r":\d+: (fatal )?error: ", line)]
-    wrong = wrong or [line for line in lines if _ERROR_LINE.search(line)] or lines[-3:]
+    wrong = [line for line in lines if _SOURCE_ERROR.search(line)]
+    wrong = wrong or [line for line in lines if _OTHER_ERROR.search(line)] or lines[-3:]
     return ToolchainError(
         f"The C++ build of '{name}' failed; the full log is in {_keep_log(log, f'{name}-{key[:12]}.log')}.\n"
         + "\n".join(f"  {line}" for line in wrong[:3])
@@ -187,14 +188,12 @@ def _store_or_keep(key: str, files: Mapping[str, Path]) -> Path:
 
 @contextlib.contextmanager
 def _temporary_folder() -> Iterator[Path]:
-    """A folder to build in, gone afterwards."""
+    """A folder to build in, gone afterwards. An `OSError` inside means that it can't hold the build."""
     try:
-        folder = Path(tempfile.mkdtemp(prefix="ortisan-build-"))
+        with tempfile.TemporaryDirectory(prefix="ortisan-build-", ignore_cleanup_errors=True) as folder:
+            yield Path(folder)
     except OSError as error:
         raise ToolchainError(
-            f"There is no folder to build in ({error.strerror or error}); set TMPDIR to one that can be written."
+            f"The library can't be built in {tempfile.gettempdir()} ({error.strerror or error}); set TMPDIR to a folder "
+            "that can be written and has room."
         ) from error
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

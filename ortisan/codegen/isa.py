@@ -23,6 +23,11 @@ class Isa:
     features: tuple[str, ...]
 
 
+# Single features, not -march=x86-64-v3: every compiler and release spells these alike.
+_V2_FLAGS = ("-msse4.2", "-mpopcnt", "-mcx16", "-msahf")
+_V3_FLAGS = (*_V2_FLAGS, "-mavx2", "-mfma", "-mf16c", "-mbmi", "-mbmi2", "-mlzcnt", "-mmovbe")
+_V4_FLAGS = (*_V3_FLAGS, "-mavx512f", "-mavx512bw", "-mavx512cd", "-mavx512dq", "-mavx512vl")
+
 _V2 = ("pni", "ssse3", "sse4_1", "sse4_2", "popcnt", "cx16", "lahf_lm")
 _V3 = (*_V2, "avx", "avx2", "fma", "f16c", "bmi1", "bmi2", "abm", "movbe")
 _V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
@@ -30,10 +35,10 @@ _V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 ISAS: dict[str, Isa] = {
     isa.name: isa
     for isa in (
-        Isa("x86-64-v2", "x86_64", ("-march=x86-64-v2",), _V2),
-        Isa("x86-64-v3", "x86_64", ("-march=x86-64-v3",), _V3),
-        Isa("x86-64-v4", "x86_64", ("-march=x86-64-v4",), _V4),
-        Isa("aarch64", "aarch64", ("-march=armv8-a",), ()),
+        Isa("x86-64-v2", "x86_64", _V2_FLAGS, _V2),
+        Isa("x86-64-v3", "x86_64", _V3_FLAGS, _V3),
+        Isa("x86-64-v4", "x86_64", _V4_FLAGS, _V4),
+        Isa("aarch64", "aarch64", (), ()),
     )
 }
 

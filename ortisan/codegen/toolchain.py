@@ -80,6 +80,8 @@ def _ask_compiler(argv: tuple[str, ...]) -> Compiler | None:
         return None
     if "clang" in version:
         kind = "zig" if Path(argv[0]).name == "zig" else "clang"
+        if kind == "zig" and not any(word.startswith("-mcpu") for word in argv):
+            argv = (*argv, "-mcpu=baseline")  # left alone, zig builds for the CPU that it runs on
     elif "Free Software Foundation" in version:
         kind = "gcc"
     else:

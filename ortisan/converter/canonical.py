@@ -1,7 +1,7 @@
 """Brings a model into canonical form: plain ONNX ops with known shapes, plus the fused ops of the private domain.
 
-The order of the passes is the body of `canonicalize`. The meaning of the model, its inputs, its outputs, their names and
-their order never change.
+The order of the passes is the body of `canonicalize`. The meaning of the model, its inputs and outputs, their names
+and their order never change.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ortisan.converter.fuse import fuse_patterns
 from ortisan.converter.infer import infer_shapes
 from ortisan.converter.near_miss import NearMiss
 from ortisan.converter.origin import name_nodes, record_origins
+from ortisan.converter.shape_tests import decide_shape_tests
 from ortisan.converter.symbols import Bounds, fix_dims, name_symbols
 from ortisan.converter.unfuse import unfuse_contrib_ops
 
@@ -25,6 +26,8 @@ __all__ = ["Canonical", "NearMiss", "canonicalize"]
 
 # From this IR version on, an initializer that is also a graph input is a default that the caller may override.
 _OVERRIDABLE_IR_VERSION = 4
+
+_MAX_ROUNDS = 10
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,8 @@ def canonicalize(
 ) -> Canonical:
     """Changes `model` in place into canonical form.
 
-    `dims` fixes symbolic dims ({"batch": 1}); ranges ({"seq": (1, 512)}) are only checked here. A node for which `frozen`
-    is true takes part in no unfusing, merging or fusing. Raises `ModelError`, `OptionError` or `UnsupportedError`.
+    `dims` fixes symbolic dims ({"batch": 1}); ranges ({"seq": (1, 512)}) are only checked here. A node for which
+    `frozen` is true takes part in no unfusing, merging or fusing. Raises an `OrtisanError`.
     """
     frozen = frozen or (lambda node: False)
     counts: dict[str, int] = {}
@@ -64,11 +67,7 @@ def canonicalize(
         unfused, refusals = unfuse_contrib_ops(model, frozen)
         counts.update(unfused)
         infer_shapes(model)
-        counts["fold constants"] = cleanup.fold_constants(model)
-        counts["lift constants"] += cleanup.lift_constants(model)
-        counts["remove unused"] = cleanup.remove_unused(model)
-        counts["remove identities"] = cleanup.remove_identities(model)
-        counts["merge equal nodes"] = cleanup.merge_equal_nodes(model, frozen)
+        _simplify(model, frozen, counts)
         infer_shapes(model)
         fused, near_misses = fuse_patterns(model, frozen)
         counts.update(fused)
@@ -77,6 +76,26 @@ def canonicalize(
     _restore_outputs(model, output_names)
     name_nodes(model)
     return Canonical(model, MappingProxyType(counts), (*refusals, *near_misses), MappingProxyType(symbols))
+
+
+def _simplify(model: ir.Model, frozen: Callable[[ir.Node], bool], counts: dict[str, int]) -> None:
+    """Folds and cleans up until nothing changes: a constant can settle a shape, which can settle the next constant."""
+    passes: dict[str, Callable[[], int]] = {
+        "fold constants": lambda: cleanup.fold_constants(model),
+        "lift constants": lambda: cleanup.lift_constants(model),
+        "decide shape tests": lambda: decide_shape_tests(model),
+        "remove unused": lambda: cleanup.remove_unused(model),
+        "remove identities": lambda: cleanup.remove_identities(model),
+        "merge equal nodes": lambda: cleanup.merge_equal_nodes(model, frozen),
+        "order operands": lambda: cleanup.order_operands(model, frozen),
+    }
+    for _ in range(_MAX_ROUNDS):
+        changes = {name: run() for name, run in passes.items()}
+        for name, count in changes.items():
+            counts[name] = counts.get(name, 0) + count
+        infer_shapes(model)
+        if not any(changes.values()):
+            break
 
 
 @contextmanager

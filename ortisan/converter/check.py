@@ -1,6 +1,6 @@
 """Checks that a graph is one: names, order, scopes, opsets, and each node against its ONNX schema.
 
-Nodes whose op has no schema (contrib ops, custom domains, newer ops) pass: whether they can be compiled is not asked here.
+Nodes whose op has no schema (contrib ops, custom domains) pass: whether they can be compiled is not asked here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ortisan.errors import ModelError
 
 
 def check_structure(model: ir.Model, *, sort: bool = True) -> None:
-    """Raises `ModelError` at the first thing wrong. Sorts the nodes of each graph topologically unless `sort` is off."""
+    """Raises `ModelError` at the first thing wrong. Sorts nodes topologically unless `sort` is off."""
     _check_opsets(model.opset_imports, "the model")
     _check_values(model.graph, frozenset())
     if sort:
@@ -115,9 +115,7 @@ def _has_schema(node: ir.Node, version: int) -> bool:
 
 
 def _check_node(node: ir.Node, context: checker.C.CheckerContext) -> None:
-    if any(
-        attribute.is_ref() or attribute.type in _UNCHECKED_ATTRIBUTES for attribute in node.attributes.values()
-    ):
+    if any(attribute.is_ref() or attribute.type in _UNCHECKED_ATTRIBUTES for attribute in node.attributes.values()):
         return
     try:
         checker.check_node(ir.to_proto(node), context)
@@ -126,7 +124,7 @@ def _check_node(node: ir.Node, context: checker.C.CheckerContext) -> None:
         raise ModelError(f"node '{node.name}' ({node.op_type}) is invalid: {reason.strip()}") from error
 
 
-# Subgraphs are checked through their own nodes; tensors may be large, or external to a folder that the checker can't know.
+# Subgraphs are checked through their own nodes; tensors may be large, or in a file that the checker can't find.
 _UNCHECKED_ATTRIBUTES = frozenset(
     {
         ir.AttributeType.GRAPH,

@@ -33,7 +33,7 @@ def inline_functions(model: ir.Model) -> int:
         _separate_outputs(function)
     try:
         common.InlinePass()(model)
-    except (ir.passes.PassError, ir.passes.PreconditionError) as error:
+    except (ir.passes.PassError, ir.passes.PreconditionError, ValueError) as error:
         cause = error.__cause__ or error
         raise UnsupportedError(f"a model-local function can't be inlined: {str(cause).splitlines()[0]}") from error
     model.functions.clear()
@@ -82,16 +82,16 @@ def lift_constants(model: ir.Model) -> int:
 def fold_constants(model: ir.Model) -> int:
     """Computes nodes whose inputs are constants, unless that makes the model more than 8 MB larger per node."""
     before = _count(model)
-    fold_constants_in(
-        model, input_size_limit=_UNLIMITED, output_size_limit=_UNLIMITED, should_fold=_is_worth_folding
-    )
+    fold_constants_in(model, input_size_limit=_UNLIMITED, output_size_limit=_UNLIMITED, should_fold=_is_worth_folding)
     return before - _count(model)
 
 
 def _is_worth_folding(node: ir.Node) -> bool:
     if node.domain != "" or node.op_type in _KEPT_UNFOLDED or node.op_type in _RANDOM:
         return False
-    size_in = sum(value.const_value.nbytes for value in node.inputs if value is not None and value.const_value is not None)
+    size_in = sum(
+        value.const_value.nbytes for value in node.inputs if value is not None and value.const_value is not None
+    )
     size_out = 0
     for value in node.outputs:
         if value.shape is None or value.dtype is None or not value.shape.is_static():
@@ -111,12 +111,27 @@ def remove_unused(model: ir.Model) -> int:
 
 
 def remove_identities(model: ir.Model) -> int:
-    """Removes Identity and inference-mode Dropout, unless that would take away or rename a graph input or output."""
+    """Removes Identity, inference-mode Dropout, and Expand or Reshape to the shape that the value already has.
+
+    Stays: what would take away or rename a graph input or output.
+    """
+    opset = model.opset_imports.get("", 0)
     count = 0
     for node in list(model.graph.all_nodes()):
-        if node.domain == "" and (node.op_type == "Identity" or _is_idle_dropout(node, model.opset_imports[""])):
+        if node.domain == "" and (
+            node.op_type == "Identity" or _is_idle_dropout(node, opset) or _is_idle_shaping(node)
+        ):
             count += _bypass(node)
     return count
+
+
+def _is_idle_shaping(node: ir.Node) -> bool:
+    if node.op_type not in ("Expand", "Reshape"):
+        return False
+    before, after = node.inputs[0].shape if node.inputs[0] is not None else None, node.outputs[0].shape
+    if before is None or after is None or before != after:
+        return False
+    return all(isinstance(dim, int) or dim.value is not None for dim in before)
 
 
 def _is_idle_dropout(node: ir.Node, opset: int) -> bool:
@@ -190,6 +205,23 @@ _COMPARABLE = frozenset(
         ir.AttributeType.STRINGS,
     }
 )
+
+
+def order_operands(model: ir.Model, frozen: Callable[[ir.Node], bool]) -> int:
+    """Puts the constant of an Add or Mul second."""
+    count = 0
+    for node in model.graph.all_nodes():
+        if node.domain != "" or node.op_type not in _SWAPPABLE or len(node.inputs) != 2 or frozen(node):
+            continue
+        first, second = node.inputs
+        if first is not None and second is not None and first.is_initializer() and not second.is_initializer():
+            node.replace_input_with(0, second)
+            node.replace_input_with(1, first)
+            count += 1
+    return count
+
+
+_SWAPPABLE = frozenset({"Add", "Mul"})
 
 
 def _count(model: ir.Model) -> int:

@@ -6,9 +6,25 @@ Declared shapes of intermediate values are hints that may be stale, so they coun
 from __future__ import annotations
 
 import onnx_ir as ir
-from onnx_shape_inference import OpUsageError, ShapeInferenceError, infer_symbolic_shapes
+from onnx_shape_inference import (
+    OpUsageError,
+    ShapeInferenceContext,
+    ShapeInferenceError,
+    infer_symbolic_shapes,
+    registry,
+)
 
 from ortisan.errors import ModelError
+
+
+def _infer_early_layer_norm(ctx: ShapeInferenceContext, node: ir.Node) -> None:
+    """ORT's optimizer writes LayerNormalization in the default domain before opset 17, where ONNX has none."""
+    x = node.inputs[0] if node.inputs else None
+    if x is not None and x.shape is not None:
+        ctx.set_shape_and_dtype(node.outputs[0], x.shape, x.dtype)
+
+
+registry.register("", "LayerNormalization", since_version=1)(_infer_early_layer_norm)
 
 
 def infer_shapes(model: ir.Model) -> None:
@@ -45,4 +61,6 @@ def _is_unknown(dim: int | ir.SymbolicDim) -> bool:
 
 def _only_known(shape: ir.Shape, known: set[str]) -> ir.Shape:
     """Drops symbols that mean nothing to the graph inputs: in a declared shape they are just labels."""
-    return ir.Shape([None if isinstance(dim, ir.SymbolicDim) and not dim.free_symbols() <= known else dim for dim in shape])
+    return ir.Shape(
+        [None if isinstance(dim, ir.SymbolicDim) and not dim.free_symbols() <= known else dim for dim in shape]
+    )

@@ -1,7 +1,7 @@
 """Reads a model and refuses bad ones.
 
-`load_model` gives a model of its own, to be changed freely: the caller's object or file stays as it is, and weights stay
-where they are until somebody asks for their values. Whatever is wrong with the input is a `ModelError` of one sentence.
+`load_model` gives a model of its own, to be changed freely: the caller's object or file stays as it is, and weights
+stay where they are until somebody asks for their values. Whatever is wrong with the input is a `ModelError`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import onnx
 import onnx_ir as ir
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from ortisan.converter.check import check_structure
 from ortisan.converter.model_hash import model_hash
@@ -29,7 +29,7 @@ _MAX_PROTOBUF_BYTES = 2**31 - 1
 
 
 def load_model(model: str | os.PathLike[str] | onnx.ModelProto | ir.Model) -> ir.Model:
-    """Returns a checked, topologically sorted copy of `model`. Raises `ModelError` when it is not a valid ONNX model."""
+    """Returns a checked, topologically sorted copy of `model`. Raises `ModelError` when it is not valid ONNX."""
     if isinstance(model, ir.Model):
         loaded, folder = _clone(model), None
     elif isinstance(model, onnx.ModelProto):
@@ -38,9 +38,7 @@ def load_model(model: str | os.PathLike[str] | onnx.ModelProto | ir.Model) -> ir
         path = Path(model)
         loaded, folder = _deserialize(_read(path), f"'{path}'"), path
     else:
-        raise ModelError(
-            f"expected a path, an onnx.ModelProto or an onnx_ir.Model, got {type(model).__module__}.{type(model).__name__}"
-        )
+        raise ModelError(f"expected a path, an onnx.ModelProto or an onnx_ir.Model, got a {type(model).__name__}")
     _normalize_domains(loaded)
     check_structure(loaded)
     for tensor_slot in _tensor_slots(loaded):
@@ -79,6 +77,8 @@ def _deserialize(proto: onnx.ModelProto, what: str) -> ir.Model:
     if graph.sparse_initializer:
         name = graph.sparse_initializer[0].values.name
         raise ModelError(f"initializer '{name}' is sparse; store it as a dense tensor")
+    for tensor in graph.initializer:
+        _check_external_entries(tensor)
     inputs = {value.name for value in graph.input}
     initializers = Counter(tensor.name for tensor in graph.initializer)
     names = Counter(name for name in initializers.elements() if initializers[name] > 1 or name not in inputs)
@@ -89,8 +89,16 @@ def _deserialize(proto: onnx.ModelProto, what: str) -> ir.Model:
             raise ModelError(f"value '{name}' is defined {count} times in graph '{graph.name}'")
     try:
         return ir.from_proto(proto)
-    except Exception as error:  # noqa: BLE001  (onnx-ir promises no exception types for damaged protos)
+    except Exception as error:
         raise ModelError(f"{what} can't be read as an ONNX model: {_root_cause(error)}") from error
+
+
+def _check_external_entries(tensor: onnx.TensorProto) -> None:
+    for entry in tensor.external_data:
+        if entry.key in ("offset", "length") and not entry.value.isdecimal():
+            raise ModelError(
+                f"external data of initializer '{tensor.name}' has {entry.key} '{entry.value}', expected a number >= 0"
+            )
 
 
 def _clone(model: ir.Model) -> ir.Model:
@@ -98,13 +106,15 @@ def _clone(model: ir.Model) -> ir.Model:
         return model.clone()
     except RuntimeError as error:
         check_structure(model, sort=False)
-        raise ModelError(f"the onnx_ir.Model can't be copied: {_root_cause(error)}") from error
+        raise ModelError(
+            "the nodes of the onnx_ir.Model are not in topological order or have a cycle; try model.graph.sort()"
+        ) from error
 
 
 def _root_cause(error: BaseException) -> str:
     """The first line of the innermost exception, short enough for one sentence."""
-    while error.__cause__ is not None:
-        error = error.__cause__
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
     lines = str(error).strip().splitlines()
     return lines[0][:300] if lines else type(error).__name__
 
@@ -173,7 +183,7 @@ def _check_payload(tensor: Tensor, what: str) -> None:
 
 
 def _locate(tensor: ir.ExternalTensor, what: str, model_path: Path | None) -> ir.ExternalTensor:
-    """Finds the external data and checks that all of it is there. Relative to the model's file, or its link's target."""
+    """Finds the external data and checks that all of it is there, beside the model's file or its link's target."""
     location = os.fspath(tensor.location)
     base = model_path.parent if model_path is not None else Path(tensor.base_dir or ".")
     if os.path.isabs(location):
@@ -204,7 +214,9 @@ def _locate(tensor: ir.ExternalTensor, what: str, model_path: Path | None) -> ir
             f"bytes {offset} to {offset + length}"
         )
     if status.st_nlink > 1:
-        raise ModelError(f"external data file '{path}' of {what} is a hard link, which onnx-ir refuses to read; copy it")
+        raise ModelError(
+            f"external data file '{path}' of {what} is a hard link, which onnx-ir refuses to read; copy it"
+        )
     return ir.ExternalTensor(
         os.path.relpath(path, folder),
         offset=offset,

@@ -170,7 +170,7 @@ def lower_subgraph(
     results = [environment.get(value) for value in outputs]
     used = {name for value in environment.builder.inputs for dim in value.shape for name in symbols_of(dim)}
     limits = {name: limit for name, limit in bounds.items() if name in used}
-    return environment.builder.finish(results, limits), tuple(tensors)
+    return environment.builder.finish(results, [value.name or "" for value in outputs], limits), tuple(tensors)
 
 
 class RefusedNode(Exception):

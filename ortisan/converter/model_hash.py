@@ -1,7 +1,7 @@
 """The identity of a graph: everything that decides what code is generated for it, and nothing else.
 
-Weights are not part of it (only their types and shapes), so that a retrained model has the same hash. Values that end up in
-the code or steer shapes are: single numbers of any type, and integers and booleans of up to 1024 elements.
+Weights are not part of it (only their types and shapes), so that a retrained model has the same hash. Values that end
+up in the code or steer shapes are: single numbers of any type, and integers and booleans of up to 1024 elements.
 """
 
 from __future__ import annotations

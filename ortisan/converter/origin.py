@@ -1,4 +1,4 @@
-"""Names and ancestry of nodes: every node has a unique name and remembers the nodes of the caller's model it came from."""
+"""Names and ancestry: every node has a unique name and remembers the nodes of the caller's model it came from."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def set_origins(node: ir.Node, sources: Iterable[ir.Node]) -> None:
 
 
 def record_origins(model: ir.Model) -> None:
-    """Makes every node of the graph its own origin, and names the nameless. Bodies of functions get the caller's origin."""
+    """Makes every node of the graph its own origin, and names the nameless. Inlined bodies get their call's origin."""
     for node in model.graph.all_nodes():
         if node.name:
             node.metadata_props[ORIGIN_KEY] = json.dumps([node.name])

@@ -1,8 +1,8 @@
 """Symbolic dims: clean names for the symbols of a model, and fixed values for those that the caller fixes.
 
-A name that is not an identifier ("batch-size", "?", "") would be read as an expression or not at all, so such symbols get a
-clean name. Expressions of other input symbols ("past + seq") stay expressions. An unknown dim of a graph input gets a symbol
-of its own: two unknowns are never assumed equal.
+A name that is not an identifier ("batch-size", "?", "") would be read as an expression or not at all, so such symbols
+get a clean name. Expressions of other input symbols ("past + seq") stay expressions. An unknown dim of a graph input
+gets a symbol of its own: two unknowns are never assumed equal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAX_NAME = 40
 
 
 def name_symbols(model: ir.Model) -> dict[str, str]:
-    """Cleans the symbols of all values and names the unknown dims of graph inputs. Returns clean name -> name in the model."""
+    """Cleans all symbols and names the unknown dims of graph inputs. Returns clean name -> name in the model."""
     texts = {dim.value for value in _values(model) for dim in _symbolic(value) if dim.value is not None}
     plain = {text for text in texts if _is_clean(text)}
     input_symbols = {dim.value for value in model.graph.inputs for dim in _symbolic(value)} & plain
@@ -40,8 +40,9 @@ def name_symbols(model: ir.Model) -> dict[str, str]:
             if isinstance(dim, ir.SymbolicDim) and dim.value is None:
                 name = _fresh(f"{value.name}_dim{axis}", originals)
                 originals[name] = name
-                dim = ir.SymbolicDim(name)
-            dims.append(dim)
+                dims.append(ir.SymbolicDim(name))
+            else:
+                dims.append(dim)
         value.shape = ir.Shape(dims)
     return originals
 

@@ -109,7 +109,9 @@ class Builder:
         flat = self.add(Size(tuple(dims.flat)))
         return self.cast(self.reshape(flat, dims.shape), dtype)
 
-    def finish(self, outputs: Sequence[Value], bounds: Mapping[str, tuple[int, int]] | None = None) -> Graph:
+    def finish(
+        self, outputs: Sequence[Value], names: Sequence[str] = (), bounds: Mapping[str, tuple[int, int]] | None = None
+    ) -> Graph:
         """The graph of what the outputs need; inputs stay as declared."""
         live: set[Value] = set(outputs)
         kept: list[Node] = []
@@ -133,6 +135,7 @@ class Builder:
             tuple(kept),
             guards,
             dict(bounds or {}),
+            tuple(names) or tuple(value.name for value in outputs),
         )
 
 

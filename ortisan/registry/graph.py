@@ -130,6 +130,8 @@ class Graph:
     guards: tuple[Guard, ...] = ()
     bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Declared inclusive ranges of symbols."""
+    output_names: tuple[str, ...] = ()
+    """What the outputs are called in the model."""
 
     @property
     def symbols(self) -> tuple[str, ...]:

@@ -1,1 +1,1 @@
-"""."""
+"""Artifact folders: load, verify, bench."""

@@ -35,9 +35,17 @@ void sweep(const char* name, uint32_t stride, float low, float high, Function fu
   float x[block], y[block];
   double worst = 0.0;
   float at = 0.0f;
+  constexpr float specials[] = {-0.0f,         INFINITY,        -INFINITY,      NAN,   -1.0f, 1.0f, 0x1p-126f,
+                                0x1.fffffep127f, -0x1.fffffep127f, 0x1p-149f, -0x1p-149f, 0.5f,  -0.5f};
   uint64_t bits = 0;
   while (bits <= 0xffffffffu) {
     int n = 0;
+    if (bits == 0) {
+      for (const float special : specials) {
+        x[n] = special;
+        if (!(special < low || special > high)) ++n;
+      }
+    }
     for (; n < block && bits <= 0xffffffffu; bits += stride) {
       const uint32_t pattern = static_cast<uint32_t>(bits);
       std::memcpy(&x[n], &pattern, 4);

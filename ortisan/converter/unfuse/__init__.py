@@ -39,9 +39,7 @@ _UNFUSE: Mapping[str, Callable[[ir.Node, StandardOps], Outputs]] = {
 }
 
 
-def unfuse_contrib_ops(
-    model: ir.Model, frozen: Callable[[ir.Node], bool]
-) -> tuple[dict[str, int], list[NearMiss]]:
+def unfuse_contrib_ops(model: ir.Model, frozen: Callable[[ir.Node], bool]) -> tuple[dict[str, int], list[NearMiss]]:
     """Replaces contrib nodes in place. Returns how many of each op, and why the rest stayed."""
     counts: Counter[str] = Counter()
     refusals: list[NearMiss] = []

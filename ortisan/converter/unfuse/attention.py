@@ -4,7 +4,7 @@
     logits  = scale * q @ k^T + mask + attention_bias
     output  = softmax(logits) @ v -> [B,S,H*Dv]
 
-The mask adds mask_filter_value (-10000) where a key is not to be seen; it is finite, so a row that sees nothing is not NaN.
+The mask adds mask_filter_value (-10000) where a key is hidden; it is finite, so a row that sees nothing is not NaN.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ def unfuse_attention(node: ir.Node, ops: StandardOps) -> Outputs:
         for part, size in zip(_project(x, weights, bias, sizes, ops), sizes, strict=True)
     )
     logits = ops.mul(ops.matmul(query, ops.transpose(key, [0, 1, 3, 2])), ops.like(scale, x, "scale"))
-    mask = _mask(node, x, ops)
+    mask, attention_bias = _mask(node, x, ops), optional(node, 5)
+    if mask is not None and attention_bias is not None:
+        mask = ops.add(mask, attention_bias)
+    elif mask is None:
+        mask = attention_bias
     if mask is not None:
         logits = ops.add(logits, mask)
-    if (attention_bias := optional(node, 5)) is not None:
-        logits = ops.add(logits, attention_bias)
     weights_of_keys = ops.typed(ops.op("Softmax", [logits], {"axis": 3 if ops.opset < 13 else -1}), x)
     context = ops.transpose(ops.matmul(weights_of_keys, value), [0, 2, 1, 3])
     return [ops.reshape(context, [0, 0, sizes[2]])]
@@ -47,7 +49,7 @@ def unfuse_attention(node: ir.Node, ops: StandardOps) -> Outputs:
 def _refuse_what_is_not_written_here(node: ir.Node) -> None:
     if optional(node, 4) is not None or is_used(node, 1):
         raise Refusal("past key/values are not supported")
-    if optional(node, 6) is not None or node.attributes.get_int("past_present_share_buffer", 0):
+    if optional(node, 6) is not None or bool(node.attributes.get_int("past_present_share_buffer")):
         raise Refusal("a shared past/present buffer is not supported")
     if node.attributes.get_int("do_rotary", 0):
         raise Refusal("do_rotary is not supported")
@@ -126,7 +128,7 @@ def _causal_mask(x: ir.Value, ops: StandardOps) -> ir.Value:
 
 
 def _visible_by_length(lengths: ir.Value, x: ir.Value, ops: StandardOps) -> ir.Value:
-    """[B] key counts -> [B,1,1,T] booleans. Twice as many entries would be ends and starts, so B must be known to fit."""
+    """[B] key counts -> [B,1,1,T] booleans. Twice as many entries would be ends and starts, so B must fit."""
     if lengths.shape is None or x.shape is None or lengths.shape[0] != x.shape[0]:
         raise Refusal(f"a mask_index of shape {lengths.shape} is not known to hold one length for each of the batch")
     counts = ops.unsqueeze(ops.cast(lengths, ir.DataType.INT32), [1, 2, 3])

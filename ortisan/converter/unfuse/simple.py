@@ -40,8 +40,12 @@ def unfuse_skip_layer_norm(node: ir.Node, ops: StandardOps) -> Outputs:
 
 
 def unfuse_embed_layer_norm(node: ir.Node, ops: StandardOps) -> Outputs:
-    """layer_norm(word[ids] + position[positions or 0..S-1] + segment[segment_ids]); outputs it, mask counts, the sum."""
-    ids, words, positions = required(node, 0, "input_ids"), required(node, 2, "word_embedding"), required(node, 3, "position_embedding")
+    """layer_norm(word[ids] + position[positions or 0..S-1] + segment[segment_ids]); also mask counts, and the sum."""
+    ids, words, positions = (
+        required(node, 0, "input_ids"),
+        required(node, 2, "word_embedding"),
+        required(node, 3, "position_embedding"),
+    )
     total = ops.op("Gather", [words, ids])
     position_ids = optional(node, 8)
     if position_ids is not None:

@@ -130,12 +130,14 @@ inline T sign(T x) {
 
 template <class T>
 inline T max(T a, T b) {
-  return a > b || a != a ? a : b;
+  const T larger = a > b ? a : b;
+  return a != a ? a : larger;
 }
 
 template <class T>
 inline T min(T a, T b) {
-  return a < b || a != a ? a : b;
+  const T smaller = a < b ? a : b;
+  return a != a ? a : smaller;
 }
 
 // min(max(x, low), high); NaN stays.

@@ -145,8 +145,16 @@ inline float cosh(float x) {
 inline double cosh(double x) { return __builtin_cosh(x); }
 
 inline float tanh(float x) {
-  const float t = expm1(-2.0f * __builtin_fabsf(x));
-  return __builtin_copysignf(t / (t + 2.0f), x);
+  const float a = __builtin_fabsf(x);
+  const float z = x * x;
+  float p = -0x1.75e0fap-8f;
+  p = p * z + 0x1.522668p-6f;
+  p = p * z - 0x1.b83c5p-5f;
+  p = p * z + 0x1.110726p-3f;
+  p = p * z - 0x1.555532p-2f;
+  const float near = p * (z * x) + x;
+  const float far = 1.0f - 2.0f / (1.0f + exp(2.0f * a));
+  return __builtin_copysignf(detail::select(a < 0.625f, near, far), x);
 }
 inline double tanh(double x) { return __builtin_tanh(x); }
 
@@ -203,7 +211,8 @@ inline double erf(double x) { return __builtin_erf(x); }
 inline float gelu(float x) {
   const float a = __builtin_fabsf(x);
   const float tail = 0.5f * detail::erfc_positive(a * 0.707106781f, 0.5f * x * x);
-  return x * detail::select(x < 0.0f, tail, 1.0f - tail);
+  const float above = detail::select(x > 16.0f, 16.0f, x);  // the tail is 0 long before; an infinity must not meet it
+  return detail::select(x > 0.0f, -above, x) * tail + detail::select(x > 0.0f, x, -0.0f);
 }
 inline double gelu(double x) { return 0.5 * x * __builtin_erfc(-x * 0.70710678118654752440); }
 

@@ -32,6 +32,7 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) {
   const int64_t q = a / b;
   return (a % b != 0 && (a < 0) == (b < 0)) ? q + 1 : q;
 }
+constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 constexpr int64_t max_dim(int64_t a, int64_t b) { return a < b ? b : a; }
 constexpr int64_t min_dim(int64_t a, int64_t b) { return b < a ? b : a; }
 constexpr int64_t broadcast_dim(int64_t a, int64_t b) { return a == 1 ? b : a; }

@@ -32,7 +32,7 @@ inline ReducedAngle reduce_angle(float x) {
   turns = __builtin_rint(turns);
   double rest = piece[0] - turns;
   for (int i = 1; i < 7; ++i) rest += piece[i];
-  const float r = x == 0.0f ? x : static_cast<float>(rest * 1.57079632679489661923);
+  const float r = static_cast<float>(rest * 1.57079632679489661923);
   const float z = r * r;
   float s = -0x1.99438p-13f;
   s = s * z + 0x1.11073ap-7f;
@@ -42,7 +42,7 @@ inline ReducedAngle reduce_angle(float x) {
   c = c * z + 0x1.55554ap-5f;
   // -14 <= turns <= 14, or NaN
   const int32_t whole = static_cast<int32_t>(turns == turns ? turns : 0.0);
-  return {static_cast<uint32_t>(whole) & 3u, s * (z * r) + r, (c * z) * z + (1.0f - 0.5f * z)};
+  return {static_cast<uint32_t>(whole) & 3u, x == 0.0f ? x : s * (z * r) + r, (c * z) * z + (1.0f - 0.5f * z)};
 }
 
 inline float flip_sign(float x, uint32_t bit_one) {

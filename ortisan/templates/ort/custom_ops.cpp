@@ -3,7 +3,7 @@
 // ORTISAN_ISA is the target's name, ORTISAN_CPU_FEATURES the space-separated features that its code needs.
 
 #include <atomic>
-#include <exception>
+#include <new>
 
 #include "cpu_features.h"
 #include "ort_kernel.h"
@@ -12,10 +12,12 @@
 namespace ortisan {
 namespace {
 
+struct Registration;
+
 // An op as ONNX Runtime sees it (the first part), and what its functions need to know.
 struct GraphOp : ort::CustomOp {
   const GraphSpec* graph;
-  const ort::Api* api;
+  Registration* home;
 };
 
 const GraphSpec& graph_of(const ort::CustomOp* op) { return *static_cast<const GraphOp*>(op)->graph; }
@@ -26,40 +28,61 @@ int32_t input_type(const ort::CustomOp* op, size_t index) {
   return index < inputs ? graph.inputs[index].dtype : graph.weights[index - inputs].dtype;
 }
 
-// What a callback of ONNX Runtime must not do is throw: the little that can be thrown here becomes a status.
-template <class F>
-ort::Status* guarded(const ort::Api& api, const GraphSpec& graph, const F& f) {
-  try {
-    return f();
-  } catch (const std::exception& error) {
-    return refuse(api, ort::runtime_exception, "%s: %s", Name(graph.op).text, error.what());
+// Objects live in malloc's memory: the C++ library's operator new would bring exceptions along.
+template <class T, class... Arguments>
+T* create(Arguments&... arguments) {
+  void* memory = std::malloc(sizeof(T));
+  return memory == nullptr ? nullptr : new (memory) T(arguments...);
+}
+
+template <class T>
+void destroy(T* object) {
+  if (object != nullptr) object->~T();
+  std::free(object);
+}
+
+// A domain with its ops, made once per ONNX Runtime in the process and then only read, by any number of sessions.
+struct Registration {
+  const ort::Api& api;
+  ort::CustomOpDomain* domain = nullptr;
+  Array<GraphOp> ops;
+  Registration* next = nullptr;
+  std::atomic<int64_t> kernels{0};  // that exist now
+
+  explicit Registration(const ort::Api& a) : api(a), ops(graph_spec_count) {}
+  Registration(const Registration&) = delete;
+  Registration& operator=(const Registration&) = delete;
+  ~Registration() {
+    if (domain != nullptr) ort::release_custom_op_domain(api, domain);
   }
+  ort::Status* fill();
+};
+
+// A kernel that is counted while it exists.
+struct HomedKernel : OrtKernel {
+  Registration& home;
+  HomedKernel(const ort::Api& api, const GraphSpec& graph, Registration& h) : OrtKernel(api, graph), home(h) { ++home.kernels; }
+  ~HomedKernel() { --home.kernels; }
+};
+
+ort::Status* create_kernel(const ort::CustomOp* op, const ort::Api* api, const ort::KernelInfo* info, void** result) {
+  auto* kernel = create<HomedKernel>(*api, graph_of(op), *static_cast<const GraphOp*>(op)->home);
+  ort::Status* status = kernel == nullptr ? out_of_memory(*api, graph_of(op).op) : kernel->load(info);
+  if (status == nullptr)
+    *result = kernel;
+  else
+    destroy(kernel);
+  return status;
 }
 
-ort::Status* create_kernel(const ort::CustomOp* op, const ort::Api* api, const ort::KernelInfo* info, void** kernel) {
-  return guarded(*api, graph_of(op), [&] {
-    auto made = std::make_unique<OrtKernel>(*api, graph_of(op));
-    ort::Status* status = made->load(info);
-    if (status == nullptr) *kernel = made.release();
-    return status;
-  });
-}
-
-ort::Status* compute(void* self, ort::KernelContext* context) {
-  const OrtKernel& kernel = *static_cast<const OrtKernel*>(self);
-  return guarded(kernel.api, kernel.graph, [&] { return kernel.compute(context); });
-}
+ort::Status* compute(void* kernel, ort::KernelContext* context) { return static_cast<const HomedKernel*>(kernel)->compute(context); }
 
 ort::Status* infer_output_shape(const ort::CustomOp* op, ort::ShapeInferContext* context) {
-  const ort::Api& api = *static_cast<const GraphOp*>(op)->api;
-  succeeded(api, guarded(api, graph_of(op), [&]() -> ort::Status* {
-    infer_shapes(api, graph_of(op), context);
-    return nullptr;
-  }));
+  infer_shapes(static_cast<const GraphOp*>(op)->home->api, graph_of(op), context);
   return nullptr;
 }
 
-GraphOp make_op(const GraphSpec& graph, const ort::Api& api) {
+GraphOp make_op(const GraphSpec& graph, Registration* home) {
   GraphOp op{};
   op.version = ort::api_version;
   op.name = [](const ort::CustomOp* self) { return graph_of(self).op; };
@@ -75,64 +98,60 @@ GraphOp make_op(const GraphSpec& graph, const ort::Api& api) {
   op.input_memory_type = [](const ort::CustomOp*, size_t) { return ort::default_memory; };
   op.create_kernel_v2 = create_kernel;
   op.kernel_compute_v2 = compute;
-  op.kernel_destroy = [](void* self) { delete static_cast<OrtKernel*>(self); };
+  op.kernel_destroy = [](void* self) { destroy(static_cast<HomedKernel*>(self)); };
   op.infer_output_shape = infer_output_shape;
   op.graph = &graph;
-  op.api = &api;
+  op.home = home;
   return op;
 }
 
-// A domain with its ops, made once per ONNX Runtime in the process and then only read, by any number of sessions.
-struct Registration {
-  const ort::Api& api;
-  ort::CustomOpDomain* domain = nullptr;
-  std::vector<GraphOp> ops;
-  Registration* next = nullptr;
-
-  explicit Registration(const ort::Api& a) : api(a) {}
-  Registration(const Registration&) = delete;
-  Registration& operator=(const Registration&) = delete;
-  ~Registration() {
-    if (domain != nullptr) ort::release_custom_op_domain(api, domain);
-  }
-
-  ort::Status* fill() {
-    if (auto* status = ort::create_custom_op_domain(api, domain_name, &domain)) return status;
-    ops.reserve(static_cast<size_t>(graph_spec_count));
-    for (int32_t g = 0; g < graph_spec_count; ++g) {
-      ops.push_back(make_op(*graph_specs[g], api));
-      if (auto* status = ort::custom_op_domain_add(api, domain, &ops.back())) return status;
-    }
-    return nullptr;
-  }
-};
-
-// Grows at its head and is never freed: sessions that outlive the program's static objects still use the ops.
-std::atomic<Registration*> registrations{nullptr};
-
-ort::Status* find_registration(const ort::Api& api, Registration** found) {
-  for (Registration* r = registrations.load(std::memory_order_acquire); r != nullptr; r = r->next) {
-    if (&r->api != &api) continue;
-    *found = r;
-    return nullptr;
-  }
-  auto made = std::make_unique<Registration>(api);
-  if (auto* status = made->fill()) return status;
-  *found = made.release();
-  (*found)->next = registrations.load(std::memory_order_relaxed);
-  while (!registrations.compare_exchange_weak((*found)->next, *found, std::memory_order_release, std::memory_order_relaxed)) {
+ort::Status* Registration::fill() {
+  if (!ops) return out_of_memory(api, domain_name);
+  if (auto* status = ort::create_custom_op_domain(api, domain_name, &domain)) return status;
+  for (int32_t g = 0; g < graph_spec_count; ++g) {
+    ops[g] = make_op(*graph_specs[g], this);
+    if (auto* status = ort::custom_op_domain_add(api, domain, &ops[g])) return status;
   }
   return nullptr;
 }
 
-ort::Status* register_all(ort::SessionOptions* options, const ort::Api& api) {
-  try {
-    Registration* registration = nullptr;
-    if (auto* status = find_registration(api, &registration)) return status;
-    return ort::add_custom_op_domain(api, options, registration->domain);
-  } catch (const std::exception& error) {
-    return refuse(api, ort::fail, "%s can't be registered: %s", domain_name, error.what());
+// All registrations, the newest first. They are freed with the library, which ONNX Runtime unloads after the last session; but at
+// the end of a process that still has a session they are left, because the session uses them until it ends itself.
+struct Registrations {
+  std::atomic<Registration*> first{nullptr};
+
+  ~Registrations() {
+    for (Registration* r = first.load(); r != nullptr;) {
+      Registration* next = r->next;
+      if (r->kernels == 0) destroy(r);
+      r = next;
+    }
   }
+};
+Registrations registrations;
+
+ort::Status* find_registration(const ort::Api& api, Registration** found) {
+  for (Registration* r = registrations.first.load(std::memory_order_acquire); r != nullptr; r = r->next) {
+    if (&r->api != &api) continue;
+    *found = r;
+    return nullptr;
+  }
+  Registration* made = create<Registration>(api);
+  if (ort::Status* status = made == nullptr ? out_of_memory(api, domain_name) : made->fill()) {
+    destroy(made);
+    return status;
+  }
+  made->next = registrations.first.load(std::memory_order_acquire);
+  while (!registrations.first.compare_exchange_weak(made->next, made, std::memory_order_acq_rel)) {
+  }
+  *found = made;
+  return nullptr;
+}
+
+ort::Status* register_all(ort::SessionOptions* options, const ort::Api& api) {
+  Registration* registration = nullptr;
+  if (auto* status = find_registration(api, &registration)) return status;
+  return ort::add_custom_op_domain(api, options, registration->domain);
 }
 
 }  // namespace

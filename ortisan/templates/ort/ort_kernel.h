@@ -2,10 +2,7 @@
 // of threads may compute at once.
 #pragma once
 
-#include <memory>
-#include <new>
-#include <vector>
-
+#include "array.h"
 #include "bind.h"
 #include "element_size.h"
 #include "ort_status.h"
@@ -16,9 +13,9 @@ struct OrtKernel {
   const ort::Api& api;
   const GraphSpec& graph;
   ort::Allocator* allocator = nullptr;
-  std::vector<const void*> weights;
+  Array<const void*> weights;
 
-  OrtKernel(const ort::Api& a, const GraphSpec& g) : api(a), graph(g) {}
+  OrtKernel(const ort::Api& a, const GraphSpec& g) : api(a), graph(g), weights(g.weight_count) {}
   OrtKernel(const OrtKernel&) = delete;
   OrtKernel& operator=(const OrtKernel&) = delete;
   ~OrtKernel() {
@@ -117,85 +114,106 @@ inline ort::Status* OrtKernel::load_weight(const ort::KernelInfo* info, int32_t 
                   Name(graph.op).text, Name(weight.name).text, bytes, actual.dtype, weight.bytes, weight.dtype);
   void* data = nullptr;
   auto* status = ort::get_tensor_mutable_data(api, const_cast<ort::Value*>(value), &data);
-  weights[static_cast<size_t>(index)] = data;
+  weights[index] = data;
   return status;
 }
 
 inline ort::Status* OrtKernel::load(const ort::KernelInfo* info) {
-  weights.assign(static_cast<size_t>(graph.weight_count), nullptr);
+  if (!weights) return out_of_memory(api, graph.op);
   for (int32_t w = 0; w < graph.weight_count; ++w)
     if (auto* status = load_weight(info, w)) return status;
   return ort::info_allocator(api, info, ort::default_memory, &allocator);
 }
 
-// The inputs of one call: their shapes, side by side in one vector, and their data.
-struct CallInputs {
-  std::vector<int64_t> dims;
-  std::vector<InputShape> shapes;
-  std::vector<const void*> data;
+inline size_t total_rank(const TensorSpec* tensors, int32_t count) {
+  size_t total = 0;
+  for (int32_t t = 0; t < count; ++t) total += static_cast<size_t>(tensors[t].rank);
+  return total;
+}
 
-  ort::Status* read(const OrtKernel& kernel, const ort::KernelContext* context) {
-    const ort::Api& api = kernel.api;
-    const GraphSpec& graph = kernel.graph;
-    size_t total = 0;
-    for (int32_t i = 0; i < graph.input_count; ++i) total += static_cast<size_t>(graph.inputs[i].rank);
-    dims.resize(total);
-    int64_t* next = dims.data();
-    for (int32_t i = 0; i < graph.input_count; ++i) {
-      const TensorSpec& input = graph.inputs[i];
-      const ort::Value* value = nullptr;
-      if (auto* status = ort::context_input(api, context, static_cast<size_t>(i), &value)) return status;
-      if (value == nullptr)
-        return refuse(api, ort::invalid_argument, "%s: input '%s' is missing", Name(graph.op).text, Name(input.name).text);
-      ValueInfo actual(api);
-      if (auto* status = actual.read(value)) return status;
-      if (actual.dtype != input.dtype)
-        return refuse(api, ort::invalid_argument, "%s: input '%s' has element type %d, expected %d", Name(graph.op).text,
-                      Name(input.name).text, actual.dtype, input.dtype);
-      shapes.push_back({next, static_cast<int32_t>(actual.rank)});
-      if (actual.rank == static_cast<size_t>(input.rank)) {
-        if (auto* status = ort::get_dimensions(api, actual.info, next, actual.rank)) return status;
-        next += actual.rank;
-      }
-      void* address = nullptr;
-      if (auto* status = ort::get_tensor_mutable_data(api, const_cast<ort::Value*>(value), &address)) return status;
-      data.push_back(address);
-    }
-    return nullptr;
-  }
+// What one call is made of: the inputs' shapes (side by side in `dims`) and data, the symbols, the outputs' sizes and data.
+struct Call {
+  const OrtKernel& kernel;
+  const ort::Api& api;
+  const GraphSpec& graph;
+  Array<int64_t> dims, symbols, sizes;
+  Array<InputShape> shapes;
+  Array<const void*> inputs;
+  Array<void*> outputs;
+
+  explicit Call(const OrtKernel& k)
+      : kernel(k), api(k.api), graph(k.graph), dims(total_rank(graph.inputs, graph.input_count)), symbols(graph.symbol_count),
+        sizes(total_rank(graph.outputs, graph.output_count)), shapes(graph.input_count), inputs(graph.input_count),
+        outputs(graph.output_count) {}
+
+  explicit operator bool() const { return dims && symbols && sizes && shapes && inputs && outputs; }
+  ort::Status* read_inputs(const ort::KernelContext* context);
+  ort::Status* read_input(const ort::KernelContext* context, int32_t index, int64_t* input_dims);
+  ort::Status* bind() const;
+  ort::Status* make_outputs(ort::KernelContext* context);
 };
 
-inline ort::Status* OrtKernel::compute(ort::KernelContext* context) const {
-  CallInputs inputs;
-  if (auto* status = inputs.read(*this, context)) return status;
-  std::vector<int64_t> symbols(static_cast<size_t>(graph.symbol_count));
-  char sentence[sentence_size];
-  if (!bind_symbols(graph, inputs.shapes.data(), symbols.data(), sentence, sizeof sentence))
-    return ort::create_status(api, ort::invalid_argument, sentence);
+inline ort::Status* Call::read_input(const ort::KernelContext* context, int32_t index, int64_t* input_dims) {
+  const TensorSpec& input = graph.inputs[index];
+  const ort::Value* value = nullptr;
+  if (auto* status = ort::context_input(api, context, static_cast<size_t>(index), &value)) return status;
+  if (value == nullptr)
+    return refuse(api, ort::invalid_argument, "%s: input '%s' is missing", Name(graph.op).text, Name(input.name).text);
+  ValueInfo actual(api);
+  if (auto* status = actual.read(value)) return status;
+  if (actual.dtype != input.dtype)
+    return refuse(api, ort::invalid_argument, "%s: input '%s' has element type %d, expected %d", Name(graph.op).text,
+                  Name(input.name).text, actual.dtype, input.dtype);
+  shapes[index] = {input_dims, static_cast<int32_t>(actual.rank)};
+  if (actual.rank == static_cast<size_t>(input.rank))
+    if (auto* status = ort::get_dimensions(api, actual.info, input_dims, actual.rank)) return status;
+  void* data = nullptr;
+  auto* status = ort::get_tensor_mutable_data(api, const_cast<ort::Value*>(value), &data);
+  inputs[index] = data;
+  return status;
+}
 
-  std::vector<void*> outputs(static_cast<size_t>(graph.output_count));
-  std::vector<int64_t> sizes;
+inline ort::Status* Call::read_inputs(const ort::KernelContext* context) {
+  int64_t* next = dims.items;
+  for (int32_t i = 0; i < graph.input_count; next += graph.inputs[i].rank, ++i)
+    if (auto* status = read_input(context, i, next)) return status;
+  return nullptr;
+}
+
+inline ort::Status* Call::bind() const {
+  char sentence[sentence_size];
+  if (bind_symbols(graph, shapes.items, symbols.items, sentence, sizeof sentence)) return nullptr;
+  return ort::create_status(api, ort::invalid_argument, sentence);
+}
+
+inline ort::Status* Call::make_outputs(ort::KernelContext* context) {
   for (int32_t o = 0; o < graph.output_count; ++o) {
     const TensorSpec& output = graph.outputs[o];
-    sizes.clear();
-    for (int32_t d = 0; d < output.rank; ++d) sizes.push_back(dim_value(graph, output.dims[d], symbols.data()));
+    const size_t rank = static_cast<size_t>(output.rank);
+    for (size_t d = 0; d < rank; ++d) sizes[d] = dim_value(graph, output.dims[d], symbols.items);
     ort::Value* value = nullptr;
-    if (auto* status = ort::context_output(api, context, static_cast<size_t>(o), sizes.data(), sizes.size(), &value)) return status;
+    if (auto* status = ort::context_output(api, context, static_cast<size_t>(o), sizes.items, rank, &value)) return status;
     if (value == nullptr)
       return refuse(api, ort::invalid_argument, "%s: output '%s' is not connected; each output of the node needs a name",
                     Name(graph.op).text, Name(output.name).text);
-    if (auto* status = ort::get_tensor_mutable_data(api, value, &outputs[static_cast<size_t>(o)])) return status;
+    if (auto* status = ort::get_tensor_mutable_data(api, value, &outputs[o])) return status;
   }
-
-  Scratch scratch(*this);
-  if (auto* status = scratch.reserve(graph.scratch_bytes(symbols.data()))) return status;
-  SessionPool pool{api, context};
-  const char* failure =
-      graph.run(symbols.data(), inputs.data.data(), weights.data(), outputs.data(), scratch.data(), pool.handle());
-  if (pool.status != nullptr) return pool.status;
-  if (failure != nullptr)
-    return refuse(api, ort::runtime_exception, "%s: %s", Name(graph.op).text, failure);
   return nullptr;
+}
+
+inline ort::Status* OrtKernel::compute(ort::KernelContext* context) const {
+  Call call(*this);
+  if (!call) return out_of_memory(api, graph.op);
+  if (auto* status = call.read_inputs(context)) return status;
+  if (auto* status = call.bind()) return status;
+  if (auto* status = call.make_outputs(context)) return status;
+  Scratch scratch(*this);
+  if (auto* status = scratch.reserve(graph.scratch_bytes(call.symbols.items))) return status;
+  SessionPool pool{api, context};
+  const char* failure = graph.run(call.symbols.items, call.inputs.items, weights.items, call.outputs.items, scratch.data(),
+                                  pool.handle());
+  if (pool.status != nullptr) return pool.status;
+  return failure == nullptr ? nullptr : refuse(api, ort::runtime_exception, "%s: %s", Name(graph.op).text, failure);
 }
 
 }  // namespace ortisan

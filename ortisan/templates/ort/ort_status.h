@@ -21,6 +21,10 @@ __attribute__((format(printf, 3, 4))) inline ort::Status* refuse(const ort::Api&
   return ort::create_status(api, code, sentence);
 }
 
+inline ort::Status* out_of_memory(const ort::Api& api, const char* what) {
+  return refuse(api, ort::fail, "%.100s: out of memory", what);
+}
+
 // For calls whose failure has no consequence but to be noticed: releases the status and tells whether it was a success.
 inline bool succeeded(const ort::Api& api, ort::Status* status) {
   if (status == nullptr) return true;

@@ -1,0 +1,1 @@
+"""The CPU target: op graph -> fusion groups -> memory plan -> kernels rendered from templates/cpu."""

@@ -1,0 +1,98 @@
+"""Elementwise chains: the steps that a loop body or a matrix product's epilogue is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ortisan.codegen.cpu.kernel import Argument, EmitContext, Param, literal
+from ortisan.registry.builder import is_constant
+from ortisan.registry.graph import Node, Value
+from ortisan.registry.ops import Cast, Elementwise
+
+
+@dataclass(frozen=True)
+class Step:
+    """`type result = fn::function(operands)`, or a cast to the storage type `to`."""
+
+    type: str
+    result: str
+    function: str
+    operands: tuple[str, ...]
+    to: str = ""
+
+
+@dataclass(frozen=True)
+class Load:
+    """`type result` read from the parameter `pointer`; how the index is found is the template's business."""
+
+    result: str
+    pointer: str
+    kind: str
+    strides: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Store:
+    pointer: str
+    type: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Chain:
+    loads: tuple[Load, ...]
+    steps: tuple[Step, ...]
+    stores: tuple[Store, ...]
+
+
+def build_chain(
+    nodes: Sequence[Node],
+    outputs: Sequence[Value],
+    given: dict[Value, str],
+    context: EmitContext,
+    access: Callable[[Value], Load],
+) -> tuple[Chain, list[Param], list[Argument]]:
+    """The chain of these nodes. `given` names values that exist already; `access` says how the others are read."""
+    names = dict(given)
+    loads: list[Load] = []
+    params: list[Param] = []
+    arguments: list[Argument] = []
+    steps: list[Step] = []
+
+    def operand(value: Value) -> str:
+        root = context.views.root(value)
+        if root in names:
+            return names[root]
+        if is_constant(root) and root.data is not None and root.data.size == 1:
+            names[root] = literal(root.data.reshape(-1)[0], root.dtype)
+            return names[root]
+        shape_read = access(value)
+        index = len(loads)
+        names[root] = f"x{index}"
+        params.append(Param(f"in{index}", root.dtype.cpp))
+        arguments.append(context.read(value))
+        loads.append(Load(f"x{index}", f"in{index}", shape_read.kind, shape_read.strides))
+        return names[root]
+
+    for node in nodes:
+        operands = tuple(operand(value) for value in node.inputs)
+        result = f"v{len(steps)}"
+        steps.append(_step(node, result, operands))
+        names[node.output] = result
+    stores = []
+    for index, value in enumerate(outputs):
+        params.append(Param(f"out{index}", value.dtype.cpp, written=True))
+        arguments.append(context.write(value))
+        stores.append(Store(f"out{index}", value.dtype.cpp, names[value]))
+    return Chain(tuple(loads), tuple(steps), tuple(stores)), params, arguments
+
+
+def _step(node: Node, result: str, operands: tuple[str, ...]) -> Step:
+    dtype = node.output.dtype
+    if isinstance(node.op, Cast):
+        return Step(dtype.compute_cpp, result, "cast", operands, to=dtype.cpp)
+    if not isinstance(node.op, Elementwise):
+        raise TypeError(f"{node.op.name} is not elementwise")
+    params = tuple(literal(number, node.inputs[0].dtype) for number in node.op.params)
+    return Step(dtype.compute_cpp, result, node.op.row.cpp, (*operands, *params))

@@ -1,0 +1,140 @@
+"""Matrix products with their epilogue: `gemm_*` over packed weights, and `bmm_*` that packs its right side first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ortisan.codegen.cpu.emit.chain import Chain, Load, build_chain
+from ortisan.codegen.cpu.expressions import contiguous_strides
+from ortisan.codegen.cpu.fusion import Group, operand_kind, rows_and_columns
+from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param
+from ortisan.codegen.cpu.packing import packed_elements
+from ortisan.registry.builder import is_constant
+from ortisan.registry.dims import Dim, product
+from ortisan.registry.graph import Node, Value
+from ortisan.registry.ops import Bmm, Elementwise, Gemm
+
+_ACCUMULATOR = "acc"
+
+
+@dataclass(frozen=True)
+class GemmContext:
+    params: tuple[Param, ...]
+    type: str
+    rows: str
+    columns: str
+    depth: str
+    chain: Chain
+
+
+@dataclass(frozen=True)
+class BmmContext:
+    """One product per batch index; strides of 0 repeat an operand. B, read with strides (k, n), is packed first."""
+
+    params: tuple[Param, ...]
+    type: str
+    rows: str
+    columns: str
+    depth: str
+    chain: Chain
+    batch: tuple[str, ...]
+    a_strides: tuple[str, ...]
+    b_strides: tuple[str, ...]
+    b_batches: str
+    panels: str
+    """Elements of one packed matrix."""
+    b_step: tuple[str, str]
+
+
+def _anchor(group: Group) -> Node:
+    if group.anchor is None:
+        raise TypeError(f"{group.name} has no anchor")
+    return group.anchor
+
+
+def _epilogue(group: Group, context: EmitContext) -> tuple[Chain, list[Param], list[Argument]]:
+    """What happens to each finished sum: the bias, then the chain."""
+    anchor = _anchor(group)
+    rows, columns = rows_and_columns(anchor.output.shape)
+
+    def access(value: Value) -> Load:
+        return Load("", "", operand_kind(value.shape, rows, columns) or "")
+
+    nodes = list(group.chain)
+    given = {anchor.output: _ACCUMULATOR}
+    if isinstance(anchor.op, Gemm) and anchor.op.bias:
+        raw = Value("sum", anchor.output.type)
+        nodes.insert(0, Node(Elementwise("ADD"), (raw, anchor.inputs[2]), anchor.outputs, anchor.origin))
+        given = {raw: _ACCUMULATOR}
+    return build_chain(nodes, group.outputs, given, context, access)
+
+
+def emit_gemm(group: Group, context: EmitContext) -> KernelSpec:
+    anchor = _anchor(group)
+    x, w = anchor.inputs[:2]
+    if not is_constant(w):
+        return emit_bmm(group, context)
+    layout = anchor.op.layout if isinstance(anchor.op, Gemm) else "rrr"
+    chain, params, arguments = _epilogue(group, context)
+    rows, columns = rows_and_columns(anchor.output.shape)
+    printer, cpp = context.printer, x.dtype.cpp
+    body = GemmContext(
+        (Param("a", cpp), Param("b", cpp), *params),
+        cpp,
+        printer(rows),
+        printer(columns),
+        printer(x.shape[-1]),
+        chain,
+    )
+    packed = context.weight(w, "panels_rcr" if layout == "rcr" else "panels_rrr")
+    return KernelSpec("cpu/gemm.cpp.j2", group.name, body, (context.read(x), packed, *arguments))
+
+
+def emit_bmm(group: Group, context: EmitContext) -> KernelSpec:
+    anchor = _anchor(group)
+    a, b = anchor.inputs[:2]
+    op = anchor.op
+    layout = op.layout if isinstance(op, (Gemm, Bmm)) else "rrr"
+    chain, params, arguments = _epilogue(group, context)
+    printer, dtype = context.printer, a.dtype
+    columns, depth = anchor.output.shape[-1], a.shape[-1]
+    batch, rows = _batch_and_rows(anchor)
+    b_batch = b.shape[:-2]
+    packed = packed_elements(depth, columns, dtype)
+    body = BmmContext(
+        (Param("a", dtype.cpp), Param("b", dtype.cpp), Param("packed", dtype.cpp, written=True), *params),
+        dtype.cpp,
+        printer(rows),
+        printer(columns),
+        printer(depth),
+        chain,
+        printer.all(batch),
+        _batch_strides(a.shape[:-2] if batch else (), batch, product((rows, depth)), context),
+        _batch_strides(b_batch, batch, packed, context),
+        printer(product(b_batch)),
+        printer(packed),
+        (printer(columns), "1") if layout == "rrr" else ("1", printer(depth)),
+    )
+    workspace = product((dtype.size, packed, *b_batch))
+    given = (context.read(a), context.read(b), Argument("workspace"), *arguments)
+    return KernelSpec("cpu/bmm.cpp.j2", group.name, body, given, workspace)
+
+
+def _batch_and_rows(anchor: Node) -> tuple[tuple[Dim, ...], Dim]:
+    """A two-dimensional right side needs no batch: all leading dims are rows."""
+    shape = anchor.output.shape
+    if len(anchor.inputs[1].shape) == 2:
+        return (), product(shape[:-1])
+    return shape[:-2], shape[-2]
+
+
+def _batch_strides(have: tuple[Dim, ...], batch: tuple[Dim, ...], step: Dim, context: EmitContext) -> tuple[str, ...]:
+    aligned = (*(1 for _ in range(len(batch) - len(have))), *have)
+    strides = []
+    for dim, extent, stride in zip(aligned, batch, contiguous_strides(aligned), strict=True):
+        size = context.printer(product((stride, step)))
+        if dim == extent:
+            strides.append(size)
+        else:
+            strides.append("0" if dim == 1 else f"({context.printer(dim)} == 1 ? 0 : {size})")
+    return tuple(strides)

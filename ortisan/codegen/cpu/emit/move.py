@@ -1,0 +1,200 @@
+"""Data movement as strided copies: permute, expand, dynamic_slice, split, concatenate, pad."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ortisan.codegen.cpu.expressions import contiguous_strides
+from ortisan.codegen.cpu.fusion import Group
+from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param
+from ortisan.registry.dims import Dim, is_static, maximum, minimum, product, settle
+from ortisan.registry.dtypes import DType
+from ortisan.registry.graph import Node
+from ortisan.registry.ops import Concatenate, DynamicSlice, Expand, Pad, Permute, Split
+
+_BITS = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"}
+
+
+def bits(dtype: DType) -> str:
+    """The unsigned type of the element's size: moves don't look at the elements."""
+    return _BITS[dtype.size]
+
+
+@dataclass(frozen=True)
+class Box:
+    """dst[dst_offset + i . dst_strides] = src[src_offset + i . src_strides] for all i below the extents."""
+
+    src: str
+    dst: str
+    extents: tuple[str, ...]
+    src_offset: str
+    src_strides: tuple[str, ...]
+    dst_offset: str
+    dst_strides: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CopyContext:
+    """Boxes copied one after the other; with `fill` the whole output is first set to *fill (or zero)."""
+
+    params: tuple[Param, ...]
+    type: str
+    boxes: tuple[Box, ...]
+    fill: str = ""
+    fill_count: str = "0"
+
+
+def _box(
+    context: EmitContext,
+    extents: Sequence[Dim],
+    *,
+    src: tuple[Dim, Sequence[Dim]],
+    dst: tuple[Dim, Sequence[Dim]],
+    names: tuple[str, str] = ("in0", "out0"),
+) -> Box:
+    printer = context.printer
+    return Box(*names, printer.all(extents), printer(src[0]), printer.all(src[1]), printer(dst[0]), printer.all(dst[1]))
+
+
+def _spec(group: Group, context: EmitContext, boxes: Sequence[Box], reads: int = 1, writes: int = 1) -> KernelSpec:
+    node = group.nodes[0]
+    type_ = bits(node.inputs[0].dtype)
+    params = [Param(f"in{i}", type_) for i in range(reads)]
+    params += [Param(f"out{i}", type_, written=True) for i in range(writes)]
+    arguments = [context.read(value) for value in node.inputs[:reads]]
+    arguments += [context.write(value) for value in node.outputs[:writes]]
+    return KernelSpec("cpu/copy.cpp.j2", group.name, CopyContext(tuple(params), type_, tuple(boxes)), tuple(arguments))
+
+
+def _node(group: Group) -> Node:
+    return group.nodes[0]
+
+
+def emit_permute(group: Group, context: EmitContext) -> KernelSpec:
+    node = _node(group)
+    order = node.op.order if isinstance(node.op, Permute) else ()
+    strides = contiguous_strides(node.inputs[0].shape)
+    shape = node.output.shape
+    source = (0, [strides[axis] for axis in order])
+    return _spec(group, context, [_box(context, shape, src=source, dst=(0, contiguous_strides(shape)))])
+
+
+def emit_expand(group: Group, context: EmitContext) -> KernelSpec:
+    node = _node(group)
+    if not isinstance(node.op, Expand):
+        raise TypeError(node.op.name)
+    shape, have = node.output.shape, node.inputs[0].shape
+    aligned = (*(1 for _ in range(len(shape) - len(have))), *have)
+    box = _box(context, shape, src=(0, contiguous_strides(aligned)), dst=(0, contiguous_strides(shape)))
+    strides = []
+    for dim, extent, stride in zip(aligned, shape, box.src_strides, strict=True):
+        if dim == extent:
+            strides.append(stride)
+        else:
+            strides.append("0" if dim == 1 else f"({context.printer(dim)} == 1 ? 0 : {stride})")
+    return _spec(group, context, [replace(box, src_strides=tuple(strides))])
+
+
+def emit_slice(group: Group, context: EmitContext) -> KernelSpec:
+    node = _node(group)
+    if not isinstance(node.op, DynamicSlice):
+        raise TypeError(node.op.name)
+    strides = contiguous_strides(node.inputs[0].shape)
+    offset = sum((start * stride for start, stride in zip(node.op.starts, strides, strict=True)), start=0)
+    stepped = [step * stride for step, stride in zip(node.op.steps, strides, strict=True)]
+    shape = node.output.shape
+    box = _box(context, shape, src=(settle(offset), [*map(settle, stepped)]), dst=(0, contiguous_strides(shape)))
+    return _spec(group, context, [box])
+
+
+def _pieces(sizes: Sequence[Dim]) -> list[Dim]:
+    """Where each piece begins."""
+    starts: list[Dim] = [0]
+    for size in sizes[:-1]:
+        starts.append(settle(starts[-1] + size))
+    return starts
+
+
+def emit_split(group: Group, context: EmitContext) -> KernelSpec:
+    node = _node(group)
+    if not isinstance(node.op, Split):
+        raise TypeError(node.op.name)
+    strides = contiguous_strides(node.inputs[0].shape)
+    boxes = []
+    for index, (start, output) in enumerate(zip(_pieces(node.op.sizes), node.outputs, strict=True)):
+        if output in group.outputs:
+            src = (settle(start * strides[node.op.axis]), strides)
+            dst = (0, contiguous_strides(output.shape))
+            boxes.append(_box(context, output.shape, src=src, dst=dst, names=("in0", f"out{index}")))
+    written = [index for index, output in enumerate(node.outputs) if output in group.outputs]
+    type_ = bits(node.inputs[0].dtype)
+    params = (Param("in0", type_), *(Param(f"out{index}", type_, written=True) for index in written))
+    arguments = (context.read(node.inputs[0]), *(context.write(node.outputs[index]) for index in written))
+    return KernelSpec("cpu/copy.cpp.j2", group.name, CopyContext(params, type_, tuple(boxes)), arguments)
+
+
+def emit_concatenate(group: Group, context: EmitContext) -> KernelSpec:
+    node = _node(group)
+    if not isinstance(node.op, Concatenate):
+        raise TypeError(node.op.name)
+    axis = node.op.axis
+    strides = contiguous_strides(node.output.shape)
+    boxes = []
+    for index, (start, value) in enumerate(
+        zip(_pieces([value.shape[axis] for value in node.inputs]), node.inputs, strict=True)
+    ):
+        src, dst = (0, contiguous_strides(value.shape)), (settle(start * strides[axis]), strides)
+        boxes.append(_box(context, value.shape, src=src, dst=dst, names=(f"in{index}", "out0")))
+    return _spec(group, context, boxes, reads=len(node.inputs))
+
+
+@dataclass(frozen=True)
+class PadContext:
+    params: tuple[Param, ...]
+    type: str
+    mode: str
+    src_extents: tuple[str, ...]
+    before: tuple[str, ...]
+    dst_extents: tuple[str, ...]
+
+
+def emit_pad(group: Group, context: EmitContext) -> KernelSpec:
+    node = _node(group)
+    if not isinstance(node.op, Pad):
+        raise TypeError(node.op.name)
+    op, x = node.op, node.inputs[0]
+    if op.mode != "constant":
+        type_ = bits(x.dtype)
+        params = (Param("in0", type_), Param("out0", type_, written=True))
+        printer = context.printer
+        body = PadContext(
+            params, type_, op.mode, printer.all(x.shape), printer.all(op.before), printer.all(node.output.shape)
+        )
+        arguments = (context.read(x), context.write(node.output))
+        return KernelSpec("cpu/pad.cpp.j2", group.name, body, arguments)
+    return _constant_pad(group, context, op)
+
+
+def _constant_pad(group: Group, context: EmitContext, op: Pad) -> KernelSpec:
+    """A fill, then the part of the input that stays, copied to its place."""
+    node = _node(group)
+    x, shape = node.inputs[0], node.output.shape
+    src_strides, dst_strides = contiguous_strides(x.shape), contiguous_strides(shape)
+    extents, src_offset, dst_offset = [], 0, 0
+    for axis, before in enumerate(op.before):
+        crop, shift = (
+            (maximum(-before, 0), maximum(before, 0)) if not is_static(before) else (max(-before, 0), max(before, 0))
+        )
+        extents.append(maximum(minimum(x.shape[axis] - crop, shape[axis] - shift), 0))
+        src_offset = settle(src_offset + crop * src_strides[axis])
+        dst_offset = settle(dst_offset + shift * dst_strides[axis])
+    box = _box(context, extents, src=(src_offset, src_strides), dst=(dst_offset, dst_strides))
+    spec = _spec(group, context, [box])
+    count = context.printer(product(shape))
+    if len(node.inputs) == 1:
+        return replace(spec, context=replace(spec.context, fill="zero", fill_count=count))
+    params = (*spec.context.params, Param("value", spec.context.type))
+    filled = replace(spec.context, params=params, fill="value", fill_count=count)
+    arguments: tuple[Argument, ...] = (*spec.arguments, context.read(node.inputs[1]))
+    return replace(spec, context=filled, arguments=arguments)

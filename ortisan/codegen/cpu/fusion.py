@@ -1,0 +1,119 @@
+"""Fusion groups: which nodes of the op graph run as one kernel.
+
+A matrix product takes the elementwise nodes after it as its epilogue; elementwise nodes of one shape run as one loop.
+Groups run in the order of the list; a node joins a group only when everything it reads is ready by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ortisan.codegen.cpu.views import Views
+from ortisan.registry.dims import Dim, product
+from ortisan.registry.graph import Graph, Node, Value
+from ortisan.registry.ops import Bmm, Cast, Elementwise, Gemm
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """`anchor` is the node that is not elementwise, if any; `chain` are the elementwise ones, in order."""
+
+    anchor: Node | None
+    chain: tuple[Node, ...]
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return (*((self.anchor,) if self.anchor else ()), *self.chain)
+
+    @property
+    def name(self) -> str:
+        """The op's name, with what was fused to it."""
+        names = [node.op.name for node in self.nodes]
+        return "_".join([names[0], *(name.removeprefix("elementwise.") for name in names[1:])])
+
+
+class _Draft:
+    def __init__(self, index: int, anchor: Node | None, first: Node) -> None:
+        self.index = index
+        self.anchor = anchor
+        self.chain: list[Node] = [] if anchor else [first]
+        self.shape = first.output.shape
+
+    @property
+    def nodes(self) -> list[Node]:
+        return [*([self.anchor] if self.anchor else []), *self.chain]
+
+    def accepts(self, node: Node, views: Views, home: Mapping[Value, _Draft]) -> bool:
+        for value in node.inputs:
+            owner = home.get(views.root(value))
+            if owner is not None and owner.index > self.index:
+                return False
+        if self.anchor is None:
+            inside = [value for value in node.inputs if home.get(value) is self]
+            return node.output.shape == self.shape and bool(inside)
+        rows, columns = rows_and_columns(self.shape)
+        if rows_and_columns(node.output.shape) != (rows, columns):
+            return False
+        return all(
+            home.get(views.root(value)) is self or operand_kind(value.shape, rows, columns) is not None
+            for value in node.inputs
+        )
+
+
+def rows_and_columns(shape: tuple[Dim, ...]) -> tuple[Dim, Dim]:
+    return product(shape[:-1]), shape[-1] if shape else 1
+
+
+def operand_kind(shape: tuple[Dim, ...], rows: Dim, columns: Dim) -> str | None:
+    """How an epilogue reads an operand of a rows x columns product, or None when it can't."""
+    elements, (_, last) = product(shape), rows_and_columns(shape)
+    if elements == 1:
+        return "scalar"
+    if last == columns and elements == product((rows, columns)):
+        return "full"
+    if last == columns and elements == columns:
+        return "row"
+    if last == 1 and elements == rows:
+        return "column"
+    return None
+
+
+def fuse(graph: Graph, views: Views) -> tuple[Group, ...]:
+    drafts: list[_Draft] = []
+    home: dict[Value, _Draft] = {}
+    for node in graph.nodes:
+        if node in views.skipped:
+            continue
+        draft = _home_of(node, views, home) if isinstance(node.op, (Elementwise, Cast)) else None
+        if draft is None:
+            anchor = None if isinstance(node.op, (Elementwise, Cast)) else node
+            draft = _Draft(len(drafts), anchor, node)
+            drafts.append(draft)
+        else:
+            draft.chain.append(node)
+        home.update((views.root(value), draft) for value in node.outputs)
+    return tuple(_finish(draft, graph, views, home) for draft in drafts)
+
+
+def _home_of(node: Node, views: Views, home: Mapping[Value, _Draft]) -> _Draft | None:
+    """The latest group that can take an elementwise node."""
+    candidates = {id(d): d for value in node.inputs if (d := home.get(views.root(value))) is not None}
+    for draft in sorted(candidates.values(), key=lambda draft: -draft.index):
+        fusable = draft.anchor is None or isinstance(draft.anchor.op, (Gemm, Bmm))
+        if fusable and draft.accepts(node, views, home):
+            return draft
+    return None
+
+
+def _finish(draft: _Draft, graph: Graph, views: Views, home: Mapping[Value, _Draft]) -> Group:
+    inside = {views.root(value) for node in draft.nodes for value in node.outputs}
+    inputs = dict.fromkeys(value for node in draft.nodes for value in node.inputs if views.root(value) not in inside)
+    wanted = {views.root(value) for value in graph.outputs}
+    for node in graph.nodes:
+        if node not in views.skipped and home[views.root(node.output)] is not draft:
+            wanted.update(views.root(value) for value in node.inputs)
+    outputs = tuple(value for node in draft.nodes for value in node.outputs if views.root(value) in wanted)
+    return Group(draft.anchor, tuple(draft.chain), tuple(inputs), outputs)

@@ -1,0 +1,100 @@
+"""What the emitters hand over: a template, the frozen context it is rendered with, and the arguments of the call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from ortisan.codegen.cpu.expressions import DimPrinter
+from ortisan.codegen.cpu.packing import Layout
+from ortisan.codegen.cpu.views import Views
+from ortisan.registry.builder import is_constant
+from ortisan.registry.dims import Dim
+from ortisan.registry.dtypes import DType
+from ortisan.registry.graph import Value
+
+
+@dataclass(frozen=True)
+class Param:
+    """A pointer parameter of a kernel function."""
+
+    name: str
+    type: str
+    written: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Argument:
+    """What is passed for a parameter: a value's memory, a weight, the group's workspace, or a message."""
+
+    kind: Literal["value", "weight", "workspace", "message", "output"]
+    value: Value | None = None
+    index: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class KernelSpec:
+    """One kernel call. Equal `template` and `context` render to the same function."""
+
+    template: str
+    name: str
+    context: Any
+    arguments: tuple[Argument, ...]
+    workspace: Dim | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Weight:
+    """A constant as the kernels read it."""
+
+    value: Value
+    layout: Layout
+
+
+WeightKey: TypeAlias = tuple[Value, Layout]
+
+
+@dataclass(eq=False)
+class EmitContext:
+    """What emitters share for one graph: the dim printer, the views, and the tables they add to."""
+
+    printer: DimPrinter
+    views: Views
+    weights: dict[WeightKey, int] = field(default_factory=dict)
+    messages: dict[str, int] = field(default_factory=dict)
+
+    def read(self, value: Value) -> Argument:
+        """The memory a value is read from."""
+        root = self.views.root(value)
+        if is_constant(root):
+            return self.weight(root, "plain")
+        return Argument("value", root)
+
+    def write(self, value: Value) -> Argument:
+        return Argument("value", self.views.root(value))
+
+    def weight(self, value: Value, layout: Layout) -> Argument:
+        return Argument("weight", value, self.weights.setdefault((value, layout), len(self.weights)))
+
+    def message(self, text: str) -> Argument:
+        return Argument("message", None, self.messages.setdefault(text, len(self.messages)))
+
+
+def literal(number: Any, dtype: DType) -> str:
+    """A C++ literal of the compute type that has exactly this value."""
+    cpp = dtype.compute_cpp
+    if dtype is DType.BOOL:
+        return "true" if number else "false"
+    if dtype.is_integer:
+        whole = int(number)
+        if whole == np.iinfo(np.int64).min:
+            return "limits<int64_t>::lowest"
+        return f"{cpp}({whole}{'u' if whole > np.iinfo(np.int64).max else ''})"
+    value = float(number)
+    if np.isnan(value):
+        return f"limits<{cpp}>::quiet_nan"
+    if np.isinf(value):
+        return f"limits<{cpp}>::{'infinity' if value > 0 else 'negative_infinity'}"
+    return f"{cpp}({value.hex()})"

@@ -1,0 +1,114 @@
+"""The memory plan: where each value lives. Intermediate values share scratch slots by liveness.
+
+Sizes are symbolic, so a slot's size is the largest of its tenants', found at run time; offsets are running sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ortisan.codegen.cpu.fusion import Group
+from ortisan.codegen.cpu.views import Views
+from ortisan.registry.builder import is_constant
+from ortisan.registry.dims import Dim, evaluate, product, symbols_of
+from ortisan.registry.graph import Graph, Value
+
+_TYPICAL_DIM = 64
+"""Stands for a symbol when two symbolic sizes are compared."""
+
+
+@dataclass(frozen=True)
+class Place:
+    kind: Literal["input", "output", "scratch"]
+    index: int
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One piece of the scratch block; as large as the largest of these byte counts."""
+
+    sizes: tuple[Dim, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Copy:
+    """A graph output that lives elsewhere and has to be copied at the end."""
+
+    source: Value
+    output: int
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryPlan:
+    places: dict[Value, Place]
+    slots: tuple[Slot, ...]
+    workspaces: dict[Group, int]
+    """Slot of a group's own working memory."""
+    copies: tuple[Copy, ...]
+
+
+def byte_size(value: Value) -> Dim:
+    return product((value.dtype.size, value.type.elements))
+
+
+class _Slots:
+    def __init__(self) -> None:
+        self.sizes: list[dict[Dim, None]] = []
+        self.busy_until: list[int] = []
+
+    def take(self, size: Dim, now: int, until: int) -> int:
+        free = [i for i, end in enumerate(self.busy_until) if end < now]
+        same = [i for i in free if size in self.sizes[i]]
+        best = same[0] if same else min(free, key=lambda i: self._misfit(i, size), default=None)
+        if best is None or (not same and self._misfit(best, size) > 0.5):
+            self.sizes.append({})
+            self.busy_until.append(-1)
+            best = len(self.sizes) - 1
+        self.sizes[best].setdefault(size)
+        self.busy_until[best] = until
+        return best
+
+    def _misfit(self, slot: int, size: Dim) -> float:
+        have, need = max(_typical(s) for s in self.sizes[slot]), _typical(size)
+        return abs(have - need) / max(have, need, 1)
+
+
+def _typical(size: Dim) -> int:
+    return evaluate(size, dict.fromkeys(symbols_of(size), _TYPICAL_DIM))
+
+
+def plan_memory(
+    graph: Graph,
+    groups: Sequence[Group],
+    views: Views,
+    workspace: Mapping[Group, Dim],
+    keep_all: bool = False,
+) -> MemoryPlan:
+    """With `keep_all` no slot is used twice, so that every intermediate value can be looked at after a run."""
+    places: dict[Value, Place] = {}
+    places.update((value, Place("input", i)) for i, value in enumerate(graph.inputs))
+    copies: list[Copy] = []
+    for index, value in enumerate(graph.outputs):
+        root = views.root(value)
+        if root in places or is_constant(root):
+            copies.append(Copy(value, index))
+        else:
+            places[root] = Place("output", index)
+    last_use = _last_uses(groups, views)
+    slots = _Slots()
+    workspaces: dict[Group, int] = {}
+    for now, group in enumerate(groups):
+        if group in workspace:
+            workspaces[group] = slots.take(workspace[group], now, now)
+        for value in group.outputs:
+            root = views.root(value)
+            if root not in places:
+                until = len(groups) if keep_all else max(last_use.get(root, now), now)
+                places[root] = Place("scratch", slots.take(byte_size(root), now, until))
+    return MemoryPlan(places, tuple(Slot(tuple(sizes)) for sizes in slots.sizes), workspaces, tuple(copies))
+
+
+def _last_uses(groups: Sequence[Group], views: Views) -> dict[Value, int]:
+    return {views.root(value): now for now, group in enumerate(groups) for value in group.inputs}

@@ -1,0 +1,47 @@
+"""Weights in the layout the kernels read them in, made once, when the model is compiled."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from ortisan.registry.dims import Dim, Shape, ceil_div, product
+from ortisan.registry.dtypes import Array, DType
+
+Layout = Literal["plain", "panels_rcr", "panels_rrr"]
+"""`panels_*`: columns of B in panels of `panel_width`, each panel K rows long, the last one padded with zeros."""
+
+
+def panel_width(dtype: DType) -> int:
+    """Columns per panel; `panel_width<T>` in templates/cpu/gemm.h."""
+    return 8 if dtype is DType.FLOAT64 else 16
+
+
+def pack(data: Array, layout: Layout) -> Array:
+    """A weight as the kernels read it, contiguous."""
+    if layout == "plain":
+        return np.ascontiguousarray(data)
+    b = data.T if layout == "panels_rcr" else data  # [K, N]
+    depth, columns = b.shape
+    width = panel_width(DType.from_numpy(data.dtype))
+    panels = -(-columns // width)
+    whole = columns // width
+    packed = np.zeros((panels, depth, width), data.dtype)
+    packed[:whole] = b[:, : whole * width].reshape(depth, whole, width).swapaxes(0, 1)
+    if whole < panels:
+        packed[whole, :, : columns - whole * width] = b[:, whole * width :]
+    return packed.reshape(-1)
+
+
+def packed_bytes(shape: Shape, dtype: DType, layout: Layout) -> int:
+    """The size of a packed constant."""
+    if layout == "plain":
+        return int(dtype.size * product(shape))
+    columns, depth = shape if layout == "panels_rcr" else reversed(shape)
+    return int(dtype.size * packed_elements(depth, columns, dtype))
+
+
+def packed_elements(depth: Dim, columns: Dim, dtype: DType) -> Dim:
+    width = panel_width(dtype)
+    return product((ceil_div(columns, width), width, depth))

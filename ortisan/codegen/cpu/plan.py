@@ -1,0 +1,87 @@
+"""The kernel plan of one op graph: groups, the kernel of each, the weights as they are read, and where values live."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ortisan.codegen.cpu.emit import emit
+from ortisan.codegen.cpu.emit.move import Box, CopyContext, bits
+from ortisan.codegen.cpu.expressions import DimPrinter
+from ortisan.codegen.cpu.fusion import Group, fuse
+from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param, Weight
+from ortisan.codegen.cpu.memory import Copy, MemoryPlan, plan_memory
+from ortisan.codegen.cpu.packing import pack, packed_bytes
+from ortisan.codegen.cpu.views import Views
+from ortisan.registry.dims import is_static, product
+from ortisan.registry.dtypes import Array
+from ortisan.registry.graph import Graph, Value
+from ortisan.registry.verify import verify_graph
+
+
+@dataclass(frozen=True, eq=False)
+class GraphPlan:
+    graph: Graph
+    groups: tuple[Group, ...]
+    kernels: tuple[KernelSpec, ...]
+    """One per group, then one per output that has to be copied."""
+    weights: tuple[Weight, ...]
+    messages: tuple[str, ...]
+    memory: MemoryPlan
+    views: Views
+    printer: DimPrinter
+
+    def packed_weights(self) -> list[Array]:
+        return [pack(weight.value.data, weight.layout) for weight in self.weights if weight.value.data is not None]
+
+    def packed_sizes(self) -> list[int]:
+        """Bytes of each weight, without packing it."""
+        return [packed_bytes(weight.value.type.shape, weight.value.dtype, weight.layout) for weight in self.weights]
+
+    def weight_names(self) -> list[str]:
+        """Unique names: the constant's own where it has one, and the layout when it is not the constant's own."""
+        names: list[str] = []
+        for index, weight in enumerate(self.weights):
+            name = weight.value.name if weight.layout == "plain" else f"{weight.value.name}/{weight.layout}"
+            names.append(f"{name}/{index}" if name in names else name)
+        return names
+
+
+def plan_graph(graph: Graph, keep_all: bool = False) -> GraphPlan:
+    """With `keep_all`, every value stays in memory to the end of a run, for debugging."""
+    verify_graph(graph)
+    views = Views(graph)
+    groups = fuse(graph, views)
+    context = EmitContext(DimPrinter(graph.symbols), views)
+    kernels = [emit(group, context) for group in groups]
+    workspace = {
+        group: kernel.workspace for group, kernel in zip(groups, kernels, strict=True) if kernel.workspace is not None
+    }
+    memory = plan_memory(graph, groups, views, workspace, keep_all)
+    kernels += [_copy(copy, graph, context) for copy in memory.copies]
+    weights = tuple(Weight(value, layout) for value, layout in context.weights)
+    messages = tuple(context.messages)
+    return GraphPlan(graph, groups, tuple(kernels), weights, messages, memory, views, context.printer)
+
+
+def _copy(copy: Copy, graph: Graph, context: EmitContext) -> KernelSpec:
+    """Copies an output that is an input, a constant or another output."""
+    value = graph.outputs[copy.output]
+    type_ = bits(value.dtype)
+    count = context.printer(product(value.shape))
+    box = Box("in0", "out0", (count,), "0", ("1",), "0", ("1",))
+    body = CopyContext((Param("in0", type_), Param("out0", type_, written=True)), type_, (box,))
+    return KernelSpec(
+        "cpu/copy.cpp.j2", "copy", body, (context.read(copy.source), Argument("output", None, copy.output))
+    )
+
+
+def largest_static_bytes(graph: Graph) -> int:
+    """The size of the largest tensor whose shape is known."""
+    sizes = (
+        value.dtype.size * value.type.elements for value in graph.values() if all(is_static(dim) for dim in value.shape)
+    )
+    return max(sizes, default=0)
+
+
+def is_materialized(value: Value, plan: GraphPlan) -> bool:
+    return plan.views.root(value) in plan.memory.places

@@ -1,0 +1,208 @@
+"""Kernel plan -> C++ source of one graph, and of the file that holds several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ortisan.codegen.cpu.kernel import Argument, KernelSpec, Param
+from ortisan.codegen.cpu.plan import GraphPlan
+from ortisan.codegen.render import render
+from ortisan.registry.dims import Dim, is_static
+from ortisan.registry.graph import Value
+
+_HEADERS = {
+    "arange": ("move.h",),
+    "argmax": ("scan.h",),
+    "attention": ("attention.h",),
+    "bmm": ("gemm.h", "loops.h", "scalar.h"),
+    "copy": ("move.h",),
+    "cumsum": ("scan.h",),
+    "elementwise": ("loops.h", "scalar.h"),
+    "full": ("move.h",),
+    "gather": ("gather.h",),
+    "gather_nd": ("gather.h",),
+    "gemm": ("gemm.h", "loops.h", "scalar.h"),
+    "index_select": ("gather.h",),
+    "layernorm": ("rows.h",),
+    "pad": ("pad.h",),
+    "reduce": ("reduce.h",),
+    "size": (),
+    "softmax": ("rows.h",),
+    "trilu": ("gather.h",),
+}
+"""What the kernels of a template include."""
+
+_INT64_MAX = "std::numeric_limits<int64_t>::max()"
+
+
+@dataclass(frozen=True)
+class DimRef:
+    kind: str
+    value: int
+
+
+@dataclass(frozen=True)
+class TensorRow:
+    index: int
+    name: str
+    dtype: int
+    dims: tuple[DimRef, ...]
+
+
+@dataclass(frozen=True)
+class WeightRow:
+    name: str
+    dtype: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class SymbolRow:
+    name: str
+    low: int
+    high: str
+
+
+@dataclass(frozen=True)
+class GuardRow:
+    kind: str
+    a: DimRef
+    b: DimRef
+    where: str
+
+
+@dataclass(frozen=True)
+class Pointer:
+    kind: str
+    index: int
+    type: str
+
+
+@dataclass(frozen=True)
+class Call:
+    kernel: str
+    arguments: tuple[Pointer, ...]
+    can_fail: bool
+
+
+@dataclass(frozen=True)
+class GraphSource:
+    index: int
+    op: str
+    kernels: tuple[str, ...]
+    inputs: tuple[TensorRow, ...]
+    outputs: tuple[TensorRow, ...]
+    weights: tuple[WeightRow, ...]
+    symbols: tuple[SymbolRow, ...]
+    guards: tuple[GuardRow, ...]
+    messages: tuple[str, ...]
+    expressions: tuple[str, ...]
+    slots: tuple[str, ...]
+    calls: tuple[Call, ...]
+
+
+@dataclass(eq=False)
+class _Expressions:
+    """The dims that are neither numbers nor symbols, numbered as they are met."""
+
+    plan: GraphPlan
+    printed: dict[str, int] = field(default_factory=dict)
+
+    def ref(self, dim: Dim) -> DimRef:
+        if is_static(dim):
+            return DimRef("fixed", int(dim))
+        if dim.is_Symbol:
+            return DimRef("symbol", self.plan.printer.index[dim.name])
+        text = self.plan.printer(dim)
+        return DimRef("expression", self.printed.setdefault(text, len(self.printed)))
+
+
+def render_graph(plan: GraphPlan, index: int, op: str) -> str:
+    expressions = _Expressions(plan)
+    functions, calls = _kernels(plan)
+    graph, limits = plan.graph, plan.graph.bounds
+    source = GraphSource(
+        index,
+        op,
+        tuple(functions),
+        tuple(_tensor(i, value.name, value, expressions) for i, value in enumerate(graph.inputs)),
+        tuple(_tensor(i, graph.output_names[i], value, expressions) for i, value in enumerate(graph.outputs)),
+        _weights(plan),
+        tuple(
+            SymbolRow(name, limits.get(name, (0, 0))[0], str(limits[name][1]) if name in limits else _INT64_MAX)
+            for name in graph.symbols
+        ),
+        tuple(
+            GuardRow(guard.kind, expressions.ref(guard.a), expressions.ref(guard.b), guard.where)
+            for guard in graph.guards
+        ),
+        plan.messages,
+        tuple(expressions.printed),
+        tuple(_largest(plan.printer.all(slot.sizes)) for slot in plan.memory.slots),
+        tuple(calls),
+    )
+    return render("cpu/graph.cpp.j2", source)
+
+
+def _tensor(index: int, name: str, value: Value, expressions: _Expressions) -> TensorRow:
+    return TensorRow(index, name, value.dtype.onnx, tuple(expressions.ref(dim) for dim in value.shape))
+
+
+def _weights(plan: GraphPlan) -> tuple[WeightRow, ...]:
+    rows = zip(plan.weight_names(), plan.weights, plan.packed_sizes(), strict=True)
+    return tuple(WeightRow(name, weight.value.dtype.onnx, size) for name, weight, size in rows)
+
+
+def _largest(sizes: Sequence[str]) -> str:
+    first, *rest = sizes
+    return f"max_dim({first}, {_largest(rest)})" if rest else f"int64_t({first})"
+
+
+def _kernels(plan: GraphPlan) -> tuple[list[str], list[Call]]:
+    """The distinct kernel functions, and the calls in order."""
+    functions: list[str] = []
+    names: dict[tuple[str, object], str] = {}
+    calls: list[Call] = []
+    for position, kernel in enumerate(plan.kernels):
+        key = (kernel.template, kernel.context)
+        if key not in names:
+            names[key] = f"{_identifier(kernel.name)}_{len(names)}"
+            functions.append(render(kernel.template, kernel.context, name=names[key]))
+        pointers = zip(kernel.arguments, kernel.context.params, strict=True)
+        arguments = tuple(_pointer(argument, param, plan, position) for argument, param in pointers)
+        calls.append(Call(names[key], arguments, any(a.kind == "message" for a in kernel.arguments)))
+    return functions, calls
+
+
+def _identifier(name: str) -> str:
+    return name.replace(".", "_")[:60]
+
+
+def _pointer(argument: Argument, param: Param, plan: GraphPlan, position: int) -> Pointer:
+    if argument.kind in ("weight", "message", "output"):
+        return Pointer(argument.kind, argument.index, param.type)
+    if argument.kind == "workspace":
+        return Pointer("scratch", plan.memory.workspaces[plan.groups[position]], param.type)
+    if argument.value is None:
+        raise TypeError("a value argument has no value")
+    place = plan.memory.places[argument.value]
+    return Pointer(place.kind, place.index, param.type)
+
+
+@dataclass(frozen=True)
+class FileSource:
+    headers: tuple[str, ...]
+    graphs: tuple[str, ...]
+
+
+def render_file(plans: Sequence[GraphPlan], first_index: int, ops: Sequence[str]) -> str:
+    """One source file with several graphs."""
+    kernels: list[KernelSpec] = [kernel for plan in plans for kernel in plan.kernels]
+    used = {header for kernel in kernels for header in _HEADERS[_stem(kernel.template)]}
+    graphs = tuple(render_graph(plan, first_index + i, ops[i]) for i, plan in enumerate(plans))
+    return render("cpu/graphs.cpp.j2", FileSource(tuple(sorted({"graph.h", "pieces.h", "types.h", *used})), graphs))
+
+
+def _stem(template: str) -> str:
+    return template.removeprefix("cpu/").removesuffix(".cpp.j2")

@@ -1,0 +1,48 @@
+"""The source folder of a library: generated graphs, the plain headers they use, the ONNX Runtime glue, CMakeLists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ortisan.codegen.cpu.plan import GraphPlan
+from ortisan.codegen.cpu.source import render_file
+from ortisan.codegen.isa import Isa
+from ortisan.codegen.render import TEMPLATES, read_header, render
+
+_GRAPHS_PER_FILE = 16
+
+
+@dataclass(frozen=True)
+class LibrarySource:
+    graphs: int
+    domain: str
+
+
+@dataclass(frozen=True)
+class BuildSource:
+    library: str
+    isa: str
+    sources: tuple[str, ...]
+    flags: tuple[str, ...]
+    features: tuple[str, ...]
+
+
+def render_library(
+    plans: Sequence[GraphPlan], *, name: str, domain: str, ops: Sequence[str], isa: Isa
+) -> dict[str, str]:
+    """File name -> content. The same plans give the same bytes."""
+    files: dict[str, str] = {}
+    for path in sorted(p for folder in ("cpu", "ort", "binding") for p in (TEMPLATES / folder).iterdir()):
+        if path.suffix in (".h", ".cpp", ".map"):
+            files[path.name] = read_header(f"{path.parent.name}/{path.name}")
+    sources = []
+    for first in range(0, len(plans), _GRAPHS_PER_FILE):
+        last = first + _GRAPHS_PER_FILE
+        file = f"graphs_{first // _GRAPHS_PER_FILE}.cpp"
+        files[file] = render_file(plans[first:last], first, ops[first:last])
+        sources.append(file)
+    files["library.cpp"] = render("cpu/library.cpp.j2", LibrarySource(len(plans), domain))
+    build = BuildSource(name, isa.name, (*sources, "library.cpp"), isa.flags, isa.features)
+    files["CMakeLists.txt"] = render("cmake/CMakeLists.txt.j2", build)
+    return files

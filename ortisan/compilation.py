@@ -1,0 +1,120 @@
+"""What `compile` returns: the plan of a model, before anything is built."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import onnx_ir as ir
+
+from ortisan.codegen.cpu.plan import GraphPlan
+from ortisan.codegen.isa import Isa, find_isa
+from ortisan.converter.near_miss import NearMiss
+from ortisan.converter.partition import LeftOut, Partition
+from ortisan.converter.selection import Between, Selectors
+from ortisan.errors import OptionError, UnsupportedError
+from ortisan.registry.dims import evaluate, symbols_of
+from ortisan.registry.dtypes import Array
+from ortisan.registry.evaluate import evaluate_graph
+from ortisan.registry.graph import Graph
+
+_TYPICAL_DIM = 64
+
+
+@dataclass(frozen=True)
+class Target:
+    """`cpu` (with an instruction set) or `reference` (numpy)."""
+
+    kind: Literal["cpu", "reference"]
+    isa: Isa | None
+
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        kind, _, detail = text.partition(":")
+        if kind == "cpu":
+            return cls("cpu", find_isa(detail or "native"))
+        if kind == "reference" and not detail:
+            return cls("reference", None)
+        raise OptionError(f"there is no target '{text}'; the targets are cpu, cpu:<instruction set> and reference")
+
+    def __str__(self) -> str:
+        return f"cpu:{self.isa.name}" if self.isa is not None else self.kind
+
+
+@dataclass(frozen=True, eq=False)
+class Options:
+    """The keywords of `compile`, checked."""
+
+    target: Target
+    dims: Mapping[str, int | tuple[int, int]]
+    include: Selectors = None
+    exclude: Selectors = None
+    between: Between = None
+    whole_graph: bool = False
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.whole_graph and any(option is not None for option in (self.include, self.exclude, self.between)):
+            raise OptionError(
+                "whole_graph=True compiles everything, so it can't be combined with include, exclude or between"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Compilation:
+    """The plan of a model: what is compiled, what is not and why. `generate` builds it, `convert_graph` applies it."""
+
+    name: str
+    target: Target
+    domain: str
+    ops: tuple[str, ...]
+    """The custom op of each compiled subgraph."""
+    plans: tuple[GraphPlan, ...] = field(repr=False)
+    partition: Partition = field(repr=False)
+    model: ir.Model = field(repr=False)
+    """The canonical model that the subgraphs are parts of."""
+    options: Options = field(repr=False)
+    model_hash: str = field(repr=False)
+    near_misses: tuple[NearMiss, ...] = field(repr=False, default=())
+    passes: Mapping[str, int] = field(repr=False, default_factory=dict)
+    symbols: Mapping[str, str] = field(repr=False, default_factory=dict)
+    """Symbol in the op graphs -> its name in the model."""
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:
+        return tuple(subgraph.graph for subgraph in self.partition.subgraphs)
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """The nodes that stay in ONNX Runtime, each with its reason."""
+        return self.partition.left_out
+
+    def op_counts(self) -> dict[str, int]:
+        """How often each op-graph op occurs in the compiled part."""
+        return dict(Counter(node.op.name for graph in self.graphs for node in graph.nodes))
+
+    def compiled_flops(self) -> int:
+        """Floating-point operations inside the custom ops, with every symbolic dim at a typical size."""
+        return sum(_number(graph.flops) for graph in self.graphs)
+
+    def __repr__(self) -> str:
+        nodes = sum(len(subgraph.nodes) for subgraph in self.partition.subgraphs)
+        return (
+            f"Compilation('{self.name}', {self.target}: {nodes} nodes in {len(self.graphs)} custom op"
+            f"{'' if len(self.graphs) == 1 else 's'}, {len(self.left_out)} left to ONNX Runtime)"
+        )
+
+    def run(self, feeds: Mapping[str, Array] | Sequence[Array]) -> tuple[Array, ...]:
+        """Evaluates the op graph in numpy. Needs the whole model in one subgraph."""
+        if len(self.graphs) != 1 or self.left_out:
+            raise UnsupportedError(
+                f"only a model compiled as a whole can be evaluated, and {len(self.left_out)} nodes of '{self.name}' "
+                "are left out; compile with whole_graph=True"
+            )
+        return evaluate_graph(self.graphs[0], feeds)
+
+
+def _number(dim: Any) -> int:
+    return evaluate(dim, dict.fromkeys(symbols_of(dim), _TYPICAL_DIM))

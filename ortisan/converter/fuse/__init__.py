@@ -1,0 +1,37 @@
+"""Fuses written-out formulas into single ops of the private domain, and undoes it for those that are not compiled."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from ortisan.converter.fuse.attention import Attention
+from ortisan.converter.fuse.formula import Formula, Frozen, apply_formula
+from ortisan.converter.fuse.gelu import Gelu
+from ortisan.converter.fuse.layer_norm import LayerNormalization
+from ortisan.converter.fuse.outline import PRIVATE_DOMAIN, expand_private
+from ortisan.converter.fuse.straighten import straighten_transposes
+from ortisan.converter.near_miss import NearMiss
+
+__all__ = ["PRIVATE_DOMAIN", "expand_private", "fuse_patterns"]
+
+_FORMULAS: tuple[type[Formula], ...] = (LayerNormalization, Gelu, Attention)
+
+
+def fuse_patterns(model: ir.Model, frozen: Frozen) -> tuple[dict[str, int], list[NearMiss]]:
+    """Fuses in place; needs shapes. Returns how often each formula was fused, and the near misses.
+
+    No node for which `frozen` is true is fused. The fused ops of domain `PRIVATE_DOMAIN` are
+
+        LayerNormalization(x, scale, bias?) {axis < 0, epsilon}
+        Gelu(x) {approximate: none | tanh}
+        Attention(q, k, v, mask?) {scale, mask: none | additive | boolean, fully_masked: softmax | zero}
+
+    and each call has its body as a model-local function, told apart by overload.
+    """
+    counts = {"straighten transposes": straighten_transposes(model, frozen)}
+    near_misses: list[NearMiss] = []
+    for kind in _FORMULAS:
+        formula = kind(model.opset_imports.get("", 0))
+        counts[f"fuse {formula.op_type}"], misses = apply_formula(formula, model, frozen)
+        near_misses.extend(misses)
+    return counts, near_misses

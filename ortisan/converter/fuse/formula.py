@@ -1,0 +1,101 @@
+"""A formula that can be recognised in a graph, and the pass that replaces it by one op wherever it is found.
+
+The shape of a formula is written with onnxscript's patterns; `read` then looks at what was matched and either says
+what the fused node is, or raises `Mismatch` with the reason why this is a near miss.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import onnx_ir as ir
+from onnxscript.rewriter import pattern
+
+from ortisan.converter.fuse.outline import AttributeValue, outline
+from ortisan.converter.near_miss import NearMiss
+
+Frozen = Callable[[ir.Node], bool]
+Bindings = Mapping[str, ir.Value]
+
+
+class Mismatch(Exception):
+    """The shape of the formula is there, but something about it does not fit; the message says what."""
+
+
+@dataclass(frozen=True)
+class Fused:
+    """The node that stands for a formula, and nodes that belong to it besides those of the pattern."""
+
+    inputs: Sequence[ir.Value]
+    attributes: Mapping[str, AttributeValue]
+    more_nodes: Sequence[ir.Node] = field(default=())
+
+
+class Formula(abc.ABC):
+    """One private op and the written-out forms it replaces."""
+
+    op_type: str
+
+    def __init__(self, opset: int) -> None:
+        self.opset = opset
+        self.patterns = [pattern.Pattern(form) for form in self.forms()]
+
+    @abc.abstractmethod
+    def forms(self) -> Sequence[Callable[..., Any]]:
+        """Pattern functions of onnxscript; constants come second in Add and Mul."""
+
+    @abc.abstractmethod
+    def read(self, values: Bindings, root: ir.Node) -> Fused:
+        """What the matched values amount to. Raises `Mismatch`."""
+
+    def prepare(self, fused: Fused, graph: ir.Graph) -> Fused:
+        """Last changes to the graph before the nodes are outlined, when it is certain that they will be."""
+        return fused
+
+
+def apply_formula(formula: Formula, model: ir.Model, frozen: Frozen) -> tuple[int, list[NearMiss]]:
+    """Fuses every occurrence, later nodes first so that the longest form wins. Returns how many, and near misses."""
+    count = 0
+    misses: Counter[tuple[str, str]] = Counter()
+    for graph in model.graphs():
+        for root in reversed(list(graph)):
+            if root.graph is None:
+                continue
+            reasons: list[str] = []
+            for form in formula.patterns:
+                match = form.match(model, graph, root, check_nodes_are_removable=False)
+                if not match:
+                    continue
+                try:
+                    fused = formula.read(dict(match.bindings), root)
+                    nodes = list(dict.fromkeys([*match.nodes, *fused.more_nodes]))
+                    _check_free(nodes, root, frozen)
+                except Mismatch as mismatch:
+                    reasons.append(str(mismatch))
+                    continue
+                fused = formula.prepare(fused, graph)
+                nodes = [node for node in dict.fromkeys([*match.nodes, *fused.more_nodes]) if node.graph is graph]
+                outline(nodes, graph, model, op_type=formula.op_type, inputs=fused.inputs, attributes=fused.attributes)
+                count += 1
+                break
+            else:
+                if reasons:
+                    misses[root.name or "", reasons[0]] += 1
+    name = f"fuse {formula.op_type}"
+    return count, [NearMiss(name, node, reason) for node, reason in misses]
+
+
+def _check_free(nodes: Sequence[ir.Node], root: ir.Node, frozen: Frozen) -> None:
+    """No node is excluded by the user, and no intermediate value is needed outside."""
+    for node in nodes:
+        if frozen(node):
+            raise Mismatch("excluded")
+    inside = set(nodes)
+    for node in nodes:
+        for value in node.outputs if node is not root else ():
+            if value.is_graph_output() or any(user not in inside for user in value.consumers()):
+                raise Mismatch(f"the intermediate value '{value.name}' is used elsewhere too")

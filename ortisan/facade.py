@@ -1,0 +1,223 @@
+"""compile, generate, convert_graph: the three steps, and nothing but the wiring between the layers."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import onnx
+import onnx_ir as ir
+
+from ortisan._version import __version__
+from ortisan.codegen.build import Built, build_library
+from ortisan.codegen.cpu.plan import plan_graph
+from ortisan.codegen.library import render_library
+from ortisan.compilation import Compilation, Options, Target
+from ortisan.converter import cleanup
+from ortisan.converter.canonical import canonicalize
+from ortisan.converter.load import load_model, model_hash
+from ortisan.converter.partition import partition
+from ortisan.converter.selection import Between, Selectors, is_left_out, mark_selection
+from ortisan.converter.substitute import Replacement, substitute
+from ortisan.errors import ArtifactError, OptionError, UnsupportedError
+from ortisan.runtime.folder import staged_folder, write_files
+
+Model: TypeAlias = "str | os.PathLike[str] | onnx.ModelProto | ir.Model"
+Progress: TypeAlias = "Callable[[str], None] | None"
+
+_MAX_NAME = 40
+_MAX_PROTOBUF_BYTES = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class CustomOpLibrary:
+    """A built library: `path` is the shared library to register in ONNX Runtime's session options."""
+
+    path: Path | None
+    """None when only the sources were written."""
+    domain: str
+    ops: tuple[str, ...]
+    sources: Path
+    binding: Path | None
+    compiler: str
+    seconds: float
+    cached: bool
+
+
+def compile(
+    model: Model,
+    *,
+    target: str = "cpu",
+    dims: Mapping[str, int | tuple[int, int]] | None = None,
+    include: Selectors = None,
+    exclude: Selectors = None,
+    between: Between = None,
+    whole_graph: bool = False,
+    name: str | None = None,
+    on_progress: Progress = None,
+) -> Compilation:
+    """Lowers a model, whole or in part, to op graphs and plans their kernels. Nothing is built yet.
+
+    `dims` fixes ({"batch": 1}) or bounds ({"seq": (1, 512)}) symbolic dims. `include` and `exclude` take node names, op
+    types, "layer_ann:PREFIX" for annotated layers, or predicates; `between` takes names of values (inputs, outputs).
+    `whole_graph=True` compiles everything or raises an error that names each node that can't be compiled.
+    """
+    options = Options(Target.parse(target), dict(dims or {}), include, exclude, between, whole_graph, name)
+    return compile_with(model, options, on_progress)
+
+
+def compile_with(model: Model, options: Options, on_progress: Progress = None) -> Compilation:
+    say = on_progress or (lambda _: None)
+    say("reading the model")
+    loaded = load_model(model)
+    digest = model_hash(loaded)
+    cleanup.inline_functions(loaded)
+    mark_selection(loaded, options.include, options.exclude, options.between)
+    say("finding shapes and patterns")
+    canonical = canonicalize(loaded, dims=options.dims, frozen=is_left_out)
+    name = clean_name(options.name or _default_name(model, loaded))
+    clean = {original: symbol for symbol, original in canonical.symbols.items()}
+    bounds = {clean.get(key, key): bound for key, bound in options.dims.items() if isinstance(bound, tuple)}
+    say("choosing what to compile")
+    asked = options.include is not None or options.between is not None
+    parts = partition(canonical.model, name=name, whole_graph=options.whole_graph, keep_trivial=asked, bounds=bounds)
+    if asked and not parts.subgraphs:
+        reasons = sorted({f"{left.op_type} '{left.node}': {left.reason}" for left in parts.left_out})
+        raise UnsupportedError("nothing that was asked for can be compiled:\n  " + "\n  ".join(reasons[:20]))
+    say("planning the kernels")
+    plans = tuple(plan_graph(sub.graph) for sub in parts.subgraphs) if options.target.kind == "cpu" else ()
+    domain = f"ortisan.{name}_{_hash8(digest, options, parts.subgraphs)}"
+    return Compilation(
+        name,
+        options.target,
+        domain,
+        tuple(f"{name}_{index}" for index in range(len(parts.subgraphs))),
+        plans,
+        parts,
+        canonical.model,
+        options,
+        digest,
+        canonical.near_misses,
+        canonical.counts,
+        canonical.symbols,
+    )
+
+
+def clean_name(text: str) -> str:
+    """An identifier: what libraries, ops and files are called."""
+    cleaned = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:_MAX_NAME].strip("_")
+    return cleaned if cleaned and cleaned[0].isalpha() else f"model_{cleaned}".strip("_")
+
+
+def _default_name(model: Model, loaded: ir.Model) -> str:
+    if isinstance(model, (str, os.PathLike)):
+        return Path(model).stem
+    return loaded.graph.name or "model"
+
+
+def _hash8(digest: str, options: Options, subgraphs: object) -> str:
+    graphs = "\n".join(str(subgraph.graph) for subgraph in subgraphs)  # type: ignore[attr-defined]
+    text = f"{__version__}\n{digest}\n{options.target}\n{graphs}"
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+
+
+def render_sources(compiled: Compilation) -> dict[str, str]:
+    """The generated source folder, file name -> content."""
+    if compiled.target.isa is None:
+        raise OptionError("target='reference' runs in numpy and has nothing to generate; use target='cpu'")
+    return render_library(
+        compiled.plans, name=compiled.name, domain=compiled.domain, ops=compiled.ops, isa=compiled.target.isa
+    )
+
+
+def build_sources(
+    compiled: Compilation, *, bindings: bool = False, sanitize: str | None = None, on_progress: Progress = None
+) -> tuple[dict[str, str], Built]:
+    sources = render_sources(compiled)
+    if compiled.target.isa is None:
+        raise OptionError("target='reference' has nothing to build")
+    built = build_library(
+        sources,
+        name=compiled.name,
+        isa=compiled.target.isa,
+        bindings=bindings,
+        sanitize=sanitize,
+        on_progress=on_progress,
+    )
+    return sources, built
+
+
+def generate(
+    compiled: Compilation,
+    folder: str | os.PathLike[str],
+    *,
+    bindings: bool = False,
+    sources_only: bool = False,
+    sanitize: str | None = None,
+    on_progress: Progress = None,
+) -> CustomOpLibrary:
+    """Renders the C++ sources into folder/src and builds the shared library into folder.
+
+    `bindings=True` also builds a Python module that runs the graphs on numpy arrays without ONNX Runtime.
+    """
+    if not compiled.ops:
+        raise UnsupportedError(f"'{compiled.name}' has no compiled subgraph, so there is nothing to generate")
+    place = Path(folder)
+    if sources_only:
+        sources, built = render_sources(compiled), None
+    else:
+        sources, built = build_sources(compiled, bindings=bindings, sanitize=sanitize, on_progress=on_progress)
+    with staged_folder(place) as staged:
+        write_files(staged / "src", sources)
+        for file in (built.library, built.binding) if built else ():
+            if file is not None:
+                write_files(staged, {file.name: file.read_bytes()})
+    return CustomOpLibrary(
+        place / built.library.name if built else None,
+        compiled.domain,
+        compiled.ops,
+        place / "src",
+        place / built.binding.name if built and built.binding else None,
+        built.compiler if built else "",
+        built.seconds if built else 0.0,
+        built.cached if built else False,
+    )
+
+
+def convert_graph(model: Model, compiled: Compilation) -> onnx.ModelProto:
+    """The model with its compiled subgraphs replaced by custom ops; weights come from `model`."""
+    again = compile_with(model, compiled.options)
+    if render_sources(again) != render_sources(compiled):
+        raise OptionError(f"the model is not the one that '{compiled.name}' was compiled from")
+    converted = substitute_ops(again)
+    if (
+        sum(value.const_value.nbytes for value in converted.graph.initializers.values() if value.const_value)
+        > _MAX_PROTOBUF_BYTES
+    ):
+        raise ArtifactError("the converted model is larger than 2 GB, which protobuf can't hold; use ortisan.build")
+    return ir.to_proto(converted)
+
+
+def substitute_ops(compiled: Compilation) -> ir.Model:
+    """The canonical model with custom ops in place of the subgraphs."""
+    replacements = [
+        Replacement(
+            subgraph,
+            compiled.domain,
+            op,
+            list(zip(plan.weight_names(), plan.packed_weights(), strict=True)),
+            {
+                "partition_name": op,
+                "hardware_architecture": str(compiled.target),
+                "source": f"ortisan {__version__}",
+                "notes": f"{len(subgraph.nodes)} nodes",
+            },
+        )
+        for subgraph, op, plan in zip(compiled.partition.subgraphs, compiled.ops, compiled.plans, strict=True)
+    ]
+    return substitute(compiled.model, replacements)

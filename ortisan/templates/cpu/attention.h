@@ -1,0 +1,255 @@
+// Scaled dot-product attention:  out = softmax(scale * Q K^T + mask) V  per batch and head, without a score matrix in memory.
+//
+// One task works on a block of queries of one head and walks over blocks of keys, keeping per query the running maximum m,
+// the running sum l of e^(score - m), and the running product with V; when m grows, l and the product shrink by e^(m_old - m).
+// All buffers are on the stack. Head sizes above the buffers are walked in slices: scores are added up over slices of D, and
+// each slice of Dv is a task of its own.
+#pragma once
+
+#include <cstdint>
+
+#include "pieces.h"
+#include "scalar.h"
+#include "tile.h"
+#include "types.h"
+
+namespace ortisan {
+
+// Queries [B, H, S, D], keys [B, H / group, T, D], values [B, H / group, T, Dv], output [B, H, S, Dv].
+struct AttentionShape {
+  int64_t B, H, S, T, D, Dv;
+  int64_t group = 1;  // query heads that share one key/value head
+};
+
+// Strides in elements; the innermost axis is contiguous.
+struct HeadStrides {
+  int64_t batch, head, row;
+};
+
+// Added to the scores [B, H, S, T] (additive: elements of the tensors' type), or chosen from them (boolean: false excludes).
+// Strides in elements, 0 to broadcast.
+struct AttentionMask {
+  enum Kind : uint8_t { none, additive, boolean } kind = none;
+  const void* data = nullptr;
+  int64_t batch = 0, head = 0, row = 0, column = 0;
+};
+
+namespace detail {
+
+constexpr int64_t query_block = 66;
+constexpr int64_t key_block = 64;
+constexpr int64_t head_slice = 256;
+
+// The tensors and constants of one call.
+template <class T>
+struct AttentionCall {
+  AttentionShape shape;
+  const T* q;
+  HeadStrides q_stride;
+  const T* k;
+  HeadStrides k_stride;
+  const T* v;
+  HeadStrides v_stride;
+  AttentionMask mask;
+  compute_t<T> scale;
+  bool fully_masked_zero;
+  T* out;
+  HeadStrides out_stride;
+};
+
+// One task: `rows` queries from `row`, `columns` output columns from `column`, of one batch and head.
+struct AttentionTask {
+  int64_t batch, head, row, rows, column, columns;
+};
+
+template <class T>
+struct AttentionBlock {
+  using C = compute_t<T>;
+  static constexpr int64_t NR = panel_width<C>;
+
+  C scores[query_block * key_block];  // [rows][key_block], later the weights
+  C product[query_block * head_slice];  // [rows][columns rounded up to NR]
+  C operand[key_block * head_slice];  // K^T or V in panels of NR columns
+  C queries[is_small_float<T> ? query_block * head_slice : 1];
+  C top[query_block];
+  C total[query_block];
+
+  const AttentionCall<T>& call;
+  const AttentionTask& task;
+  const int64_t columns_padded;
+
+  AttentionBlock(const AttentionCall<T>& c, const AttentionTask& t)
+      : call(c), task(t), columns_padded(ceil_quotient(t.columns, NR) * NR) {}
+
+  const T* row_of(const T* base, const HeadStrides& stride, int64_t head, int64_t row) const {
+    return base + task.batch * stride.batch + head * stride.head + row * stride.row;
+  }
+
+  void run() {
+    for (int64_t i = 0; i < task.rows; ++i) {
+      top[i] = limits<C>::negative_infinity;
+      total[i] = C(0);
+    }
+    for (int64_t i = 0; i < task.rows * columns_padded; ++i) product[i] = C(0);
+    for (int64_t key = 0; key < call.shape.T; key += key_block) {
+      const int64_t keys = min_of(key_block, call.shape.T - key);
+      compute_scores(key, keys);
+      for (int64_t i = 0; i < task.rows; ++i) {
+        add_mask(i, key, keys);
+        weigh(i);
+      }
+      add_values(key, keys);
+    }
+    write();
+  }
+
+  // scores[i][j] = scale * q_i . k_j, for the padded number of keys.
+  void compute_scores(int64_t key, int64_t keys) {
+    const int64_t panels = ceil_quotient(keys, NR);
+    for (int64_t i = 0; i < task.rows * key_block; ++i) scores[i] = C(0);
+    const int64_t kv_head = task.head / call.shape.group;
+    for (int64_t d = 0; d < call.shape.D; d += head_slice) {
+      const int64_t depth = min_of(head_slice, call.shape.D - d);
+      const T* q = row_of(call.q, call.q_stride, task.head, task.row) + d;
+      const T* k = row_of(call.k, call.k_stride, kv_head, key) + d;
+      for (int64_t j = 0; j < panels * NR; ++j) {
+        C* column = operand + j / NR * depth * NR + j % NR;
+        if (j < keys) {
+          for (int64_t e = 0; e < depth; ++e) column[e * NR] = load(k[j * call.k_stride.row + e]);
+        } else {
+          for (int64_t e = 0; e < depth; ++e) column[e * NR] = C(0);
+        }
+      }
+      const C* a;
+      int64_t lda;
+      if constexpr (is_small_float<T>) {
+        for (int64_t i = 0; i < task.rows; ++i) {
+          for (int64_t e = 0; e < depth; ++e) queries[i * depth + e] = load(q[i * call.q_stride.row + e]);
+        }
+        a = queries;
+        lda = depth;
+      } else {
+        a = q;
+        lda = call.q_stride.row;
+      }
+      for (int64_t p = 0; p < panels; ++p) {
+        add_tiles<C>(task.rows, depth, a, lda, operand + p * depth * NR, NR, scores + p * NR, key_block);
+      }
+    }
+    for (int64_t i = 0; i < task.rows * key_block; ++i) scores[i] *= call.scale;
+  }
+
+  void add_mask(int64_t i, int64_t key, int64_t keys) {
+    const AttentionMask& mask = call.mask;
+    C* row = scores + i * key_block;
+    const int64_t offset =
+        task.batch * mask.batch + task.head * mask.head + (task.row + i) * mask.row + key * mask.column;
+    if (mask.kind == AttentionMask::additive) {
+      const T* data = static_cast<const T*>(mask.data) + offset;
+      if (mask.column == 1) {
+        for (int64_t j = 0; j < keys; ++j) row[j] += load(data[j]);
+      } else {
+        for (int64_t j = 0; j < keys; ++j) row[j] += load(data[j * mask.column]);
+      }
+    } else if (mask.kind == AttentionMask::boolean) {
+      const bool* data = static_cast<const bool*>(mask.data) + offset;
+      for (int64_t j = 0; j < keys; ++j) row[j] = load(data[j * mask.column]) ? row[j] : limits<C>::negative_infinity;
+    }
+    for (int64_t j = keys; j < key_block; ++j) row[j] = limits<C>::negative_infinity;
+  }
+
+  // Turns the scores of query i into weights e^(score - m) and updates m, l and the product so far.
+  void weigh(int64_t i) {
+    constexpr int64_t lanes = key_block / 2;
+    C* row = scores + i * key_block;
+    C lane[lanes];
+    for (int64_t l = 0; l < lanes; ++l) lane[l] = fn::max(row[l], row[lanes + l]);
+    for (int64_t half = lanes / 2; half > 0; half /= 2) {
+      for (int64_t l = 0; l < half; ++l) lane[l] = fn::max(lane[l], lane[half + l]);
+    }
+    const C largest = fn::max(top[i], lane[0]);
+    // While every score is -inf the differences to it would be NaN; the weights are 0 then.
+    const C reference = largest == limits<C>::negative_infinity ? C(0) : largest;
+    for (int64_t j = 0; j < key_block; ++j) row[j] = fn::exp(row[j] - reference);
+    for (int64_t l = 0; l < lanes; ++l) lane[l] = row[l] + row[lanes + l];
+    for (int64_t half = lanes / 2; half > 0; half /= 2) {
+      for (int64_t l = 0; l < half; ++l) lane[l] += lane[half + l];
+    }
+    const C shrink = fn::exp(top[i] - reference);
+    if (shrink != C(1)) {
+      for (int64_t e = 0; e < columns_padded; ++e) product[i * columns_padded + e] *= shrink;
+    }
+    total[i] = total[i] * shrink + lane[0];
+    top[i] = largest;
+  }
+
+  // product += weights * V.
+  void add_values(int64_t key, int64_t keys) {
+    const int64_t kv_head = task.head / call.shape.group;
+    const T* v = row_of(call.v, call.v_stride, kv_head, key) + task.column;
+    for (int64_t e = 0; e < columns_padded; e += NR) {
+      const int64_t width = min_of(NR, task.columns - e);
+      if constexpr (!is_small_float<T>) {
+        if (width == NR) {
+          add_tiles<C>(task.rows, keys, scores, key_block, v + e, call.v_stride.row, product + e, columns_padded);
+          continue;
+        }
+      }
+      for (int64_t j = 0; j < keys; ++j) {
+        for (int64_t l = 0; l < NR; ++l) {
+          operand[j * NR + l] = l < width ? load(v[j * call.v_stride.row + e + (l < width ? l : 0)]) : C(0);
+        }
+      }
+      add_tiles<C>(task.rows, keys, scores, key_block, operand, NR, product + e, columns_padded);
+    }
+  }
+
+  void write() {
+    for (int64_t i = 0; i < task.rows; ++i) {
+      T* to = call.out + task.batch * call.out_stride.batch + task.head * call.out_stride.head +
+              (task.row + i) * call.out_stride.row + task.column;
+      const C* from = product + i * columns_padded;
+      const bool empty = call.shape.T == 0 || (call.fully_masked_zero && top[i] == limits<C>::negative_infinity);
+      if (empty) {
+        for (int64_t e = 0; e < task.columns; ++e) to[e] = store<T>(C(0));
+      } else {
+        const C inverse = C(1) / total[i];
+        for (int64_t e = 0; e < task.columns; ++e) to[e] = store<T>(from[e] * inverse);
+      }
+    }
+  }
+};
+
+}  // namespace detail
+
+// Queries whose scores are all -inf get NaN, as plain softmax gives, or 0 with fully_masked_zero; no keys at all give 0.
+// scale, scores and softmax are in the compute type of T.
+template <class T>
+void attention(Context& c, const AttentionShape& shape, const T* q, const HeadStrides& q_stride, const T* k,
+               const HeadStrides& k_stride, const T* v, const HeadStrides& v_stride, const AttentionMask& mask,
+               compute_t<T> scale, bool fully_masked_zero, T* out, const HeadStrides& out_stride) {
+  if (shape.B <= 0 || shape.H <= 0 || shape.S <= 0 || shape.Dv <= 0) return;
+  const detail::AttentionCall<T> call = {shape,    q,    q_stride, k,                 k_stride, v,
+                                         v_stride, mask, scale,    fully_masked_zero, out,      out_stride};
+  const int64_t blocks = ceil_quotient(shape.S, detail::query_block);
+  const int64_t slices = ceil_quotient(shape.Dv, detail::head_slice);
+  const int64_t tasks = shape.B * shape.H * blocks * slices;
+  const int64_t work = shape.S / blocks * max_of(1, shape.T) * (shape.D + shape.Dv) / 16;
+  parallel_ranges(c, tasks, work, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t slice = t % slices;
+      const int64_t block = t / slices % blocks;
+      const int64_t head = t / slices / blocks;
+      const int64_t column = slice * detail::head_slice;
+      const detail::AttentionTask task = {head / shape.H,
+                                          head % shape.H,
+                                          block * (shape.S / blocks) + min_of(block, shape.S % blocks),
+                                          shape.S / blocks + (block < shape.S % blocks ? 1 : 0),
+                                          column,
+                                          min_of(detail::head_slice, shape.Dv - column)};
+      detail::AttentionBlock<T>(call, task).run();
+    }
+  });
+}
+
+}  // namespace ortisan

@@ -1,0 +1,119 @@
+// Folding many values into one with an associative operation, accurately and in a fixed order.
+//
+// A row is folded in 32 lanes per block of 1024 and the blocks pairwise, so the rounding error of a sum grows with the
+// logarithm of its length. Columns are folded side by side in blocks of 256 rows.
+#pragma once
+
+#include <cstdint>
+
+#include "pieces.h"
+#include "scalar.h"
+
+namespace ortisan {
+
+struct FoldSum {
+  template <class A>
+  static A start() {
+    return A(0);
+  }
+  template <class A>
+  static A fold(A a, A b) {
+    return fn::add(a, b);
+  }
+};
+
+struct FoldProd {
+  template <class A>
+  static A start() {
+    return A(1);
+  }
+  template <class A>
+  static A fold(A a, A b) {
+    return fn::mul(a, b);
+  }
+};
+
+struct FoldMax {
+  template <class A>
+  static A start() {
+    return limits<A>::negative_infinity;
+  }
+  template <class A>
+  static A fold(A a, A b) {
+    return fn::max(a, b);
+  }
+};
+
+struct FoldMin {
+  template <class A>
+  static A start() {
+    return limits<A>::infinity;
+  }
+  template <class A>
+  static A fold(A a, A b) {
+    return fn::min(a, b);
+  }
+};
+
+constexpr int64_t fold_lanes = 32;
+constexpr int64_t fold_block = 1024;
+constexpr int64_t fold_width = 64;    // most columns folded side by side
+constexpr int64_t fold_height = 256;  // rows after which columns are folded into their total
+
+// Folds value(begin), ..., value(end - 1), at most fold_block of them. The values go through a buffer, because GCC vectorises
+// a loop that writes whatever value() computes, and a loop that folds an array, but seldom both in one.
+template <class Fold, class A, class Value>
+inline A fold_short(int64_t begin, int64_t end, const Value& value) {
+  alignas(64) A buffer[fold_block];
+  const int64_t count = end - begin;
+  for (int64_t i = 0; i < count; ++i) buffer[i] = static_cast<A>(value(begin + i));
+  int64_t padded = count;
+  while (padded % fold_lanes != 0 || padded == 0) buffer[padded++] = Fold::template start<A>();
+  A lane[fold_lanes];
+  for (int64_t j = 0; j < fold_lanes; ++j) lane[j] = buffer[j];
+  for (int64_t i = fold_lanes; i < padded; i += fold_lanes) {
+    for (int64_t j = 0; j < fold_lanes; ++j) lane[j] = Fold::fold(lane[j], buffer[i + j]);
+  }
+  for (int64_t half = fold_lanes / 2; half > 0; half /= 2) {
+    for (int64_t j = 0; j < half; ++j) lane[j] = Fold::fold(lane[j], lane[j + half]);
+  }
+  return lane[0];
+}
+
+// Folds value(begin), ..., value(end - 1).
+template <class Fold, class A, class Value>
+[[gnu::noinline]] A fold_row(int64_t begin, int64_t end, const Value& value) {
+  // partial[k] waits for its equal: it folds 2^k blocks. The bits of `blocks` say which ones are filled.
+  A partial[64];
+  int64_t level = 0;
+  uint64_t blocks = 0;
+  for (int64_t at = begin; at < end || at == begin; at += fold_block) {
+    partial[level++] = fold_short<Fold, A>(at, min_of(at + fold_block, end), value);
+    ++blocks;
+    for (uint64_t bits = blocks; (bits & 1) == 0; bits >>= 1, --level) {
+      partial[level - 2] = Fold::fold(partial[level - 2], partial[level - 1]);
+    }
+  }
+  while (level > 1) {
+    partial[level - 2] = Fold::fold(partial[level - 2], partial[level - 1]);
+    --level;
+  }
+  return partial[0];
+}
+
+// total[j] = fold over i < n of value(i, j), for j < width <= fold_width.
+template <class Fold, class A, class Value>
+inline void fold_columns(int64_t n, int64_t width, A* total, const Value& value) {
+  A part[fold_width];
+  for (int64_t j = 0; j < width; ++j) total[j] = Fold::template start<A>();
+  for (int64_t begin = 0; begin < n; begin += fold_height) {
+    const int64_t end = min_of(begin + fold_height, n);
+    for (int64_t j = 0; j < width; ++j) part[j] = Fold::template start<A>();
+    for (int64_t i = begin; i < end; ++i) {
+      for (int64_t j = 0; j < width; ++j) part[j] = Fold::fold(part[j], static_cast<A>(value(i, j)));
+    }
+    for (int64_t j = 0; j < width; ++j) total[j] = Fold::fold(total[j], part[j]);
+  }
+}
+
+}  // namespace ortisan

@@ -1,0 +1,76 @@
+// Loop nests that generated kernels are written with.
+#pragma once
+
+#include <cstdint>
+
+#include "parallel.h"
+
+// Tells the compiler that iterations of the next loop don't touch each other's memory.
+#if defined(__clang__)
+#define ORTISAN_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define ORTISAN_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+namespace ortisan {
+
+constexpr int64_t line_length = 4096;
+constexpr int64_t task_elements = 16384;
+
+// Cuts a row-major space into lines along its last axis and calls line(at, offset, n): n elements from the index vector
+// `at` on, whose first is element `offset` of a contiguous tensor.
+template <int R, class F>
+void for_lines(Context& c, const int64_t (&extent)[R], const F& line) {
+  const int64_t inner = extent[R - 1];
+  int64_t outer = 1;
+  for (int axis = 0; axis + 1 < R; ++axis) outer *= extent[axis];
+  if (inner == 0 || outer == 0) return;
+  const int64_t length = inner < line_length ? inner : line_length;
+  const int64_t pieces = (inner + length - 1) / length;
+  const int64_t lines = outer * pieces;
+  const int64_t lines_per_task = task_elements / length > 1 ? task_elements / length : 1;
+  c.parallel((lines + lines_per_task - 1) / lines_per_task, [&](int64_t task) {
+    const int64_t end = (task + 1) * lines_per_task < lines ? (task + 1) * lines_per_task : lines;
+    for (int64_t index = task * lines_per_task; index < end; ++index) {
+      const int64_t first = index % pieces * length;
+      int64_t at[R];
+      at[R - 1] = first;
+      int64_t rest = index / pieces;
+      const int64_t offset = rest * inner + first;
+      for (int axis = R - 2; axis >= 0; --axis) {
+        at[axis] = rest % extent[axis];
+        rest /= extent[axis];
+      }
+      line(at, offset, inner - first < length ? inner - first : length);
+    }
+  });
+}
+
+// Calls product(context, index, a_offset, b_offset) for every batch index. Many small products run side by side, few
+// large ones one after the other, each on all threads.
+template <int R, class F>
+void for_batches(Context& c, const int64_t (&extent)[R], const int64_t (&a_stride)[R], const int64_t (&b_stride)[R],
+                 const F& product) {
+  int64_t count = 1;
+  for (int axis = 0; axis < R; ++axis) count *= extent[axis];
+  const auto one = [&](Context& context, int64_t index) {
+    int64_t rest = index, a_offset = 0, b_offset = 0;
+    for (int axis = R - 1; axis >= 0; --axis) {
+      const int64_t at = rest % extent[axis];
+      rest /= extent[axis];
+      a_offset += at * a_stride[axis];
+      b_offset += at * b_stride[axis];
+    }
+    product(context, index, a_offset, b_offset);
+  };
+  if (count < 4) {
+    for (int64_t index = 0; index < count; ++index) one(c, index);
+    return;
+  }
+  c.parallel(count, [&](int64_t index) {
+    Context alone(Parallel{nullptr, nullptr});
+    one(alone, index);
+  });
+}
+
+}  // namespace ortisan

@@ -1,0 +1,178 @@
+// Moving elements without looking at them: strided copies of any rank, transposes, fills, ranges and padding.
+//
+// E is an unsigned integer of the element's size. Strides are in elements; they may be zero (expand) or negative (reversed).
+#pragma once
+
+#include <cstdint>
+
+#include "pieces.h"
+
+namespace ortisan {
+
+template <class E>
+void fill(Context& c, int64_t count, E value, E* dst) {
+  parallel_ranges(c, count, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) dst[i] = value;
+  });
+}
+
+// start, start + step, start + 2 step, ...; integers wrap.
+template <class T>
+void arange(Context& c, int64_t count, T start, T step, T* dst) {
+  parallel_ranges(c, count, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      if constexpr (static_cast<T>(0.5) == T(0)) {
+        dst[i] = static_cast<T>(static_cast<uint64_t>(start) + static_cast<uint64_t>(i) * static_cast<uint64_t>(step));
+      } else {
+        dst[i] = start + static_cast<T>(i) * step;
+      }
+    }
+  });
+}
+
+namespace detail {
+
+struct CopyAxis {
+  int64_t extent;
+  int64_t src;
+  int64_t dst;
+};
+
+// The axes of a copy without those of extent 1, neighbours merged where both sides allow it. Returns their number.
+inline int64_t merge_axes(int64_t rank, const int64_t* extent, const int64_t* src_stride, const int64_t* dst_stride,
+                          CopyAxis* axes) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < rank; ++i) {
+    if (extent[i] == 1) continue;
+    const CopyAxis axis = {extent[i], src_stride[i], dst_stride[i]};
+    CopyAxis* last = axes + count - 1;
+    if (count > 0 && last->src == axis.src * axis.extent && last->dst == axis.dst * axis.extent) {
+      *last = {last->extent * axis.extent, axis.src, axis.dst};
+    } else {
+      axes[count++] = axis;
+    }
+  }
+  return count;
+}
+
+// Calls f(src_offset, dst_offset) for the indices [begin, end) of the nest of `count` axes, the last one fastest.
+template <class F>
+void for_each_offset(int64_t count, const CopyAxis* axes, int64_t begin, int64_t end, const F& f) {
+  int64_t index[max_rank] = {};
+  int64_t src = 0;
+  int64_t dst = 0;
+  int64_t rest = begin;
+  for (int64_t i = count - 1; i >= 0; --i) {
+    index[i] = rest % axes[i].extent;
+    rest /= axes[i].extent;
+    src += index[i] * axes[i].src;
+    dst += index[i] * axes[i].dst;
+  }
+  for (int64_t n = begin; n < end; ++n) {
+    f(src, dst);
+    for (int64_t i = count - 1; i >= 0; --i) {
+      src += axes[i].src;
+      dst += axes[i].dst;
+      if (++index[i] < axes[i].extent) break;
+      src -= axes[i].extent * axes[i].src;
+      dst -= axes[i].extent * axes[i].dst;
+      index[i] = 0;
+    }
+  }
+}
+
+template <class E>
+void copy_run(int64_t count, const E* src, int64_t src_stride, E* dst, int64_t dst_stride) {
+  if (dst_stride == 1 && src_stride == 1) {
+    __builtin_memcpy(dst, src, static_cast<uint64_t>(count) * sizeof(E));
+  } else if (dst_stride == 1 && src_stride == 0) {
+    const E value = *src;
+    for (int64_t i = 0; i < count; ++i) dst[i] = value;
+  } else if (dst_stride == 1) {
+    for (int64_t i = 0; i < count; ++i) dst[i] = src[i * src_stride];
+  } else {
+    for (int64_t i = 0; i < count; ++i) dst[i * dst_stride] = src[i * src_stride];
+  }
+}
+
+// dst[i * dst_stride + j] = src[j * src_stride + i] for i < rows, j < columns, in tiles that stay in the cache.
+template <class E>
+void transpose_block(int64_t rows, int64_t columns, const E* src, int64_t src_stride, E* dst, int64_t dst_stride) {
+  constexpr int64_t tile = 16;
+  for (int64_t j0 = 0; j0 < columns; j0 += tile) {
+    const int64_t width = min_of(tile, columns - j0);
+    for (int64_t i0 = 0; i0 < rows; i0 += tile) {
+      const int64_t height = min_of(tile, rows - i0);
+      E block[tile][tile];
+      for (int64_t j = 0; j < width; ++j) {
+        for (int64_t i = 0; i < height; ++i) block[i][j] = src[(j0 + j) * src_stride + i0 + i];
+      }
+      for (int64_t i = 0; i < height; ++i) {
+        for (int64_t j = 0; j < width; ++j) dst[(i0 + i) * dst_stride + j0 + j] = block[i][j];
+      }
+    }
+  }
+}
+
+// The axis along which src is contiguous when dst is contiguous along the last axis and src is not; else -1.
+inline int64_t transposed_axis(int64_t count, const CopyAxis* axes) {
+  if (count < 2 || axes[count - 1].dst != 1 || axes[count - 1].src == 1 || axes[count - 1].extent < 4) return -1;
+  for (int64_t i = count - 2; i >= 0; --i) {
+    if (axes[i].src == 1 && axes[i].extent >= 4) return i;
+  }
+  return -1;
+}
+
+template <class E>
+void copy_transposed(Context& c, int64_t count, CopyAxis* axes, int64_t row_axis, const E* src, E* dst) {
+  const CopyAxis column = axes[count - 1];
+  const CopyAxis row = axes[row_axis];
+  // Cut the rows in bands, so that one large matrix gives work to every thread: the band replaces the row axis.
+  constexpr int64_t band = 64;
+  axes[row_axis] = {ceil_quotient(row.extent, band), band * row.src, band * row.dst};
+  int64_t outer = 1;
+  for (int64_t i = 0; i < count - 1; ++i) outer *= axes[i].extent;
+  // The band axis goes last, so that its index is known from the running number.
+  const CopyAxis bands = axes[row_axis];
+  for (int64_t i = row_axis; i < count - 2; ++i) axes[i] = axes[i + 1];
+  axes[count - 2] = bands;
+  parallel_ranges(c, outer, min_of(band, row.extent) * column.extent, [&](int64_t begin, int64_t end) {
+    int64_t n = begin;
+    for_each_offset(count - 1, axes, begin, end, [&](int64_t src_offset, int64_t dst_offset) {
+      const int64_t rows = min_of(band, row.extent - n++ % bands.extent * band);
+      transpose_block(rows, column.extent, src + src_offset, column.src, dst + dst_offset, row.dst);
+    });
+  });
+}
+
+}  // namespace detail
+
+// dst[sum i_a dst_stride_a] = src[sum i_a src_stride_a] over all indices i_a < extent_a; rank <= max_rank. The two must not overlap.
+template <class E>
+void copy_nd(Context& c, int64_t rank, const int64_t* extent, const E* src, const int64_t* src_stride, E* dst,
+             const int64_t* dst_stride) {
+  for (int64_t i = 0; i < rank; ++i) {
+    if (extent[i] <= 0) return;
+  }
+  detail::CopyAxis axes[max_rank + 1];
+  int64_t count = detail::merge_axes(rank, extent, src_stride, dst_stride, axes);
+  if (count == 0) axes[count++] = {1, 1, 1};
+  const int64_t row_axis = detail::transposed_axis(count, axes);
+  if (row_axis >= 0) return detail::copy_transposed(c, count, axes, row_axis, src, dst);
+
+  // The last axis in runs of at most `piece_elements`, all others as one counted nest.
+  const detail::CopyAxis run = axes[count - 1];
+  const int64_t cuts = ceil_quotient(run.extent, piece_elements);
+  axes[count - 1] = {cuts, piece_elements * run.src, piece_elements * run.dst};
+  int64_t outer = 1;
+  for (int64_t i = 0; i < count; ++i) outer *= axes[i].extent;
+  parallel_ranges(c, outer, min_of(run.extent, piece_elements), [&](int64_t begin, int64_t end) {
+    int64_t n = begin;
+    detail::for_each_offset(count, axes, begin, end, [&](int64_t src_offset, int64_t dst_offset) {
+      const int64_t length = min_of(piece_elements, run.extent - n++ % cuts * piece_elements);
+      detail::copy_run(length, src + src_offset, run.src, dst + dst_offset, run.dst);
+    });
+  });
+}
+
+}  // namespace ortisan

@@ -1,0 +1,107 @@
+// The register tile: sums[Rows x NR] += a[Rows x K] * b[K x NR], the one loop matrix products spend their time in.
+//
+//            b: NR columns, V vectors          sums stay in registers over all of K:
+//          k +---- ... ----+                     AVX2 float: 6 rows x 2 vectors = 12 of 16 registers,
+//            +---- ... ----+                     + 2 for the row of b + 1 for the broadcast of a
+//     k
+//   r +--+   +---- ... ----+   Each sum is added up in the order of k, whatever the number of rows: a row of a product does
+//     |  |   |    sums     |   not depend on the rows computed with it.
+//     +--+   +---- ... ----+
+#pragma once
+
+#include <cstdint>
+
+#include "pieces.h"
+#include "types.h"
+
+namespace ortisan {
+
+#if defined(__AVX512F__)
+constexpr int vector_bytes = 64;
+#elif defined(__AVX__)
+constexpr int vector_bytes = 32;
+#else
+constexpr int vector_bytes = 16;
+#endif
+
+// Columns of a packed panel. The same on every machine, because weights are packed when they are compiled.
+template <class T>
+constexpr int64_t panel_width = std::is_same_v<T, double> ? 8 : 16;
+
+// Most rows of a tile: what fills the registers.
+template <class C>
+constexpr int64_t tile_rows = vector_bytes == 64 ? 12 : (vector_bytes == 32 ? 6 : 2);
+
+namespace detail {
+
+// Integers are multiplied unsigned, which wraps.
+template <class C, bool integer = std::is_integral_v<C>>
+struct Wrapping {
+  using type = C;
+};
+template <class C>
+struct Wrapping<C, true> {
+  using type = std::make_unsigned_t<C>;
+};
+
+template <class C, int64_t Rows>
+struct Tile {
+  static constexpr int64_t width = panel_width<C>;
+
+  // sums is [Rows][ld_sums] and holds the sums of earlier blocks of k.
+  [[gnu::noinline]] static void add(int64_t K, const C* __restrict a, int64_t lda, const C* __restrict b, int64_t ldb,
+                                    C* __restrict sums, int64_t ld_sums) {
+    constexpr int64_t lanes = min_of(vector_bytes / sizeof(C), width);
+    constexpr int64_t V = width / lanes;
+    using U = typename Wrapping<C>::type;
+    typedef U vector __attribute__((vector_size(lanes * sizeof(C))));
+    typedef U unaligned __attribute__((vector_size(lanes * sizeof(C)), aligned(alignof(C)), may_alias));
+    vector s[Rows][V];
+#pragma GCC unroll 12
+    for (int64_t r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+      for (int64_t v = 0; v < V; ++v) s[r][v] = *reinterpret_cast<const unaligned*>(sums + r * ld_sums + v * lanes);
+    }
+#pragma GCC unroll 4
+    for (int64_t k = 0; k < K; ++k) {
+      vector row[V];
+#pragma GCC unroll 4
+      for (int64_t v = 0; v < V; ++v) row[v] = *reinterpret_cast<const unaligned*>(b + k * ldb + v * lanes);
+#pragma GCC unroll 12
+      for (int64_t r = 0; r < Rows; ++r) {
+        const U scale = static_cast<U>(a[r * lda + k]);
+#pragma GCC unroll 4
+        for (int64_t v = 0; v < V; ++v) s[r][v] += scale * row[v];
+      }
+    }
+#pragma GCC unroll 12
+    for (int64_t r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+      for (int64_t v = 0; v < V; ++v) *reinterpret_cast<unaligned*>(sums + r * ld_sums + v * lanes) = s[r][v];
+    }
+  }
+};
+
+// sums[rows x NR] += a[rows x K] * b[K x NR], in tiles of nearly equal height: low tiles keep the registers idle.
+template <class C, int64_t Rows = tile_rows<C>>
+inline void add_tile(int64_t rows, int64_t K, const C* a, int64_t lda, const C* b, int64_t ldb, C* sums, int64_t ld_sums) {
+  if (rows == Rows) {
+    Tile<C, Rows>::add(K, a, lda, b, ldb, sums, ld_sums);
+  } else if constexpr (Rows > 1) {
+    add_tile<C, Rows - 1>(rows, K, a, lda, b, ldb, sums, ld_sums);
+  }
+}
+
+template <class C>
+inline void add_tiles(int64_t rows, int64_t K, const C* a, int64_t lda, const C* b, int64_t ldb, C* sums, int64_t ld_sums) {
+  const int64_t tiles = (rows + tile_rows<C> - 1) / tile_rows<C>;
+  int64_t r = 0;
+  for (int64_t t = 0; t < tiles; ++t) {
+    const int64_t height = rows / tiles + (t < rows % tiles ? 1 : 0);
+    add_tile<C>(height, K, a + r * lda, lda, b, ldb, sums + r * ld_sums, ld_sums);
+    r += height;
+  }
+}
+
+}  // namespace detail
+}  // namespace ortisan

@@ -1,0 +1,43 @@
+"""Fixtures of the build and of the glue: a build cache for the run, and the library `tiny` built once."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # for `sanitized`, which is not only for this folder
+
+from tiny_library import build_tiny
+
+from ortisan.codegen.build import Built
+
+
+@pytest.fixture(scope="session", autouse=True)
+def build_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A build cache for this run of the tests."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ORTISAN_CACHE_DIR", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def tiny(build_cache: Path) -> Built:
+    """The library, with its Python binding."""
+    return build_tiny(bindings=True)
+
+
+@pytest.fixture(scope="session")
+def binding(tiny: Built) -> ModuleType:
+    """The Python binding of tiny, imported."""
+    spec = importlib.util.spec_from_file_location("tiny_binding", tiny.binding)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

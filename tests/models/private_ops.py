@@ -1,0 +1,87 @@
+"""What the ops of the private domain mean, in numpy, and a check that fused nodes mean what they replaced."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import onnx_ir as ir
+
+from ortisan.converter.canonical import Canonical
+from ortisan.converter.fuse import PRIVATE_DOMAIN, expand_private
+from tests.models.text import Array, run_ort
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def layer_normalization(x: Array, scale: Array, bias: Array | None = None, *, axis: int, epsilon: float) -> Array:
+    axes = tuple(range(axis, 0))
+    d = x - x.mean(axes, keepdims=True)
+    y = d / np.sqrt((d * d).mean(axes, keepdims=True) + epsilon) * scale
+    return y if bias is None else y + bias
+
+
+def gelu(x: Array, *, approximate: str) -> Array:
+    if approximate == "tanh":
+        return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    return 0.5 * x * (1 + _erf(x / math.sqrt(2)))
+
+
+def attention(
+    q: Array, k: Array, v: Array, m: Array | None = None, *, scale: float, mask: str, fully_masked: str
+) -> Array:
+    logits = scale * q @ k.swapaxes(-1, -2)
+    if mask == "additive":
+        logits = logits + m
+    elif mask == "boolean":
+        logits = np.where(m, logits, np.finfo(np.float32).min)
+    with np.errstate(invalid="ignore"):
+        weights = np.exp(logits - logits.max(-1, keepdims=True))
+        weights = weights / weights.sum(-1, keepdims=True)
+    if fully_masked == "zero":
+        weights = np.where(np.isnan(weights), 0.0, weights)
+        if mask == "boolean":
+            weights = np.where(np.broadcast_to(m, weights.shape).any(-1, keepdims=True), weights, 0.0)
+    return weights @ v
+
+
+_REFERENCE: Mapping[str, Callable[..., Array]] = {
+    "LayerNormalization": layer_normalization,
+    "Gelu": gelu,
+    "Attention": attention,
+}
+
+
+def private_nodes(model: ir.Model, op_type: str) -> list[ir.Node]:
+    return [node for node in model.graph.all_nodes() if (node.domain, node.op_type) == (PRIVATE_DOMAIN, op_type)]
+
+
+def check_private_ops(canonical: Canonical, feeds: Mapping[str, Array], *, tolerance: float = 2e-5) -> list[Array]:
+    """Runs the model with all fused nodes expanded, and compares each of them with its numpy meaning.
+
+    Returns the outputs of the model, which is expanded by this.
+    """
+    model = canonical.model
+    count = len(model.graph.outputs)
+    fused = [node for node in model.graph if node.domain == PRIVATE_DOMAIN]
+    calls = [
+        (node.op_type, list(node.inputs), node.outputs[0].name, {k: a.value for k, a in node.attributes.items()})
+        for node in fused
+    ]
+    wanted = {value.name: value for _, inputs, _, _ in calls for value in inputs if value is not None}
+    wanted |= {node.outputs[0].name: node.outputs[0] for node in fused}
+    known = dict(feeds)
+    expand_private(model)
+    by_name = {value.name: value for node in model.graph for value in node.outputs}
+    extra = [name for name in wanted if name in by_name and not by_name[name].is_graph_output()]
+    model.graph.outputs.extend(by_name[name] for name in extra)
+    for name, value in model.graph.initializers.items():
+        known[name] = value.const_value.numpy()
+    results = run_ort(ir.to_proto(model), feeds)
+    known |= {value.name: result for value, result in zip(model.graph.outputs, results, strict=True)}
+    for op_type, inputs, output, attributes in calls:
+        arguments = [known[value.name].astype(np.float64 if value.dtype.is_floating_point() else bool) for value in inputs]
+        expected = _REFERENCE[op_type](*arguments, **attributes)
+        np.testing.assert_allclose(known[output], expected, rtol=tolerance, atol=tolerance)
+    return results[:count]
