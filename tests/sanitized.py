@@ -37,7 +37,12 @@ def run_sanitized(script: str, kind: str, library: Path) -> str:
     preload = " ".join([*runtimes, _runtime("libstdc++.so.6")])
     environment = {**os.environ, **_OPTIONS, "LD_PRELOAD": preload, "PYTHONMALLOC": "malloc"}
     done = subprocess.run(
-        [sys.executable, "-c", script, str(library)], env=environment, capture_output=True, text=True, check=False, timeout=600
+        [sys.executable, "-c", script, str(library)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
     )
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
@@ -48,20 +53,36 @@ def run_sanitized(script: str, kind: str, library: Path) -> str:
     return said
 
 
-def run_threads(project: Mapping[str, str], folder: Path, *, sanitizer: str = "thread", sizes: Mapping[str, int] | None = None) -> str:
+def run_threads(
+    project: Mapping[str, str], folder: Path, *, sanitizer: str = "thread", sizes: Mapping[str, int] | None = None
+) -> str:
     """Builds the thread driver over a src folder's kernels with a sanitizer, runs it, and gives what it said."""
     for name, text in project.items():
         (folder / name).write_text(text, encoding="utf-8")
     glue = ("custom_ops.cpp", "binding.cpp")
     kernels = [str(folder / name) for name in project if name.endswith(".cpp") and name not in glue]
     program = folder / "thread_driver"
-    flags = ["-std=gnu++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
+    flags = [
+        "-std=gnu++17",
+        "-O1",
+        "-g",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        f"-fsanitize={sanitizer}",
+        "-fno-sanitize-recover=all",
+    ]
     build = [*find_compiler().argv, *flags, "-I", str(folder), str(DRIVER), *kernels, "-o", str(program), "-pthread"]
     built = subprocess.run(build, capture_output=True, text=True, check=False, timeout=600)
     assert built.returncode == 0, built.stderr
     arguments = [f"{name}={size}" for name, size in (sizes or {}).items()]
     done = subprocess.run(
-        [str(program), *arguments], env={**os.environ, **_OPTIONS}, capture_output=True, text=True, check=False, timeout=600
+        [str(program), *arguments],
+        env={**os.environ, **_OPTIONS},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -72,7 +93,9 @@ def _runtime(name: str) -> str:
     compiler = find_compiler()
     if compiler.kind != "gcc":
         pytest.skip(f"sanitizer runtimes are preloaded from GCC, and the compiler here is {compiler.version}")
-    found = subprocess.run([*compiler.argv, f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
+    found = subprocess.run(
+        [*compiler.argv, f"-print-file-name={name}"], capture_output=True, text=True, check=True
+    ).stdout.strip()
     if not Path(found).is_file():
         pytest.skip(f"the compiler has no {name}")
     return str(Path(found).resolve())

@@ -102,7 +102,12 @@ def _key(sources: Mapping[str, str | bytes], settings: Mapping[str, str], compil
     parts: dict[str, str | bytes] = {f"source {file}": content for file, content in sources.items()}
     parts |= {f"setting {key}": value for key, value in settings.items()}
     parts |= {f"variable {key}": os.environ.get(key, "") for key in BUILD_VARIABLES}
-    versions = {"compiler": compiler.version, "python": sys.version, "pybind11": pybind11.__version__, "format": _CACHE_FORMAT}
+    versions = {
+        "compiler": compiler.version,
+        "python": sys.version,
+        "pybind11": pybind11.__version__,
+        "format": _CACHE_FORMAT,
+    }
     return cache.cache_key(parts | versions)
 
 
@@ -144,19 +149,26 @@ def _cores() -> int:
 
 
 _SOURCE_ERROR = re.compile(r":\d+: (fatal )?error: ")
-_OTHER_ERROR = re.compile(r"\berror:|undefined (reference|symbol)|No space left|could not find|\bkilled\b", re.IGNORECASE)
+_OTHER_ERROR = re.compile(r"\berror:|undefined (reference|symbol)|No space left|\bkilled\b", re.IGNORECASE)
 
 
 def _failure(name: str, key: str, log: Path, work: Path) -> ToolchainError:
     """The error for a failed build: a sentence, the first error lines, and where the whole log is kept."""
-    text = log.read_text(encoding="utf-8", errors="replace")
-    lines = [line.replace(f"{work}/src/", "").strip() for line in text.splitlines() if not line.startswith("$ ")]
-    wrong = [line for line in lines if _SOURCE_ERROR.search(line)]
-    wrong = wrong or [line for line in lines if _OTHER_ERROR.search(line)] or lines[-3:]
-    return ToolchainError(
-        f"The C++ build of '{name}' failed; the full log is in {_keep_log(log, f'{name}-{key[:12]}.log')}.\n"
-        + "\n".join(f"  {line}" for line in wrong[:3])
-    )
+    text = log.read_text(encoding="utf-8", errors="replace").replace(f"{work}/src/", "")
+    kept = _keep_log(log, f"{name}-{key[:12]}.log")
+    shown = "\n".join(f"  {line}" for line in _error_lines(text))
+    return ToolchainError(f"The C++ build of '{name}' failed; the full log is in {kept}.\n{shown}")
+
+
+def _error_lines(log: str) -> list[str]:
+    """Up to three lines that tell what went wrong: the compiler's errors, else CMake's, else the linker's, else the end."""
+    lines = [line.strip() for line in log.splitlines() if line.strip() and not line.startswith("$ ")]
+    if errors := [line for line in lines if _SOURCE_ERROR.search(line)]:
+        return errors[:3]
+    for number, line in enumerate(lines):
+        if line.startswith("CMake Error"):
+            return lines[number : number + 3]
+    return [line for line in lines if _OTHER_ERROR.search(line)][:3] or lines[-3:]
 
 
 def _keep_log(log: Path, file: str) -> Path:

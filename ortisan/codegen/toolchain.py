@@ -51,7 +51,9 @@ def find_compiler(environ: Mapping[str, str] | None = None) -> Compiler:
             return compiler
     if (zig := _zig_of_wheel()) and (compiler := _ask_compiler((str(zig), "c++"))):
         return compiler
-    raise ToolchainError(f"No C++ compiler was found: $CXX is not set and PATH has no g++ or clang++; {_HOW_TO_GET_ONE}.")
+    raise ToolchainError(
+        f"No C++ compiler was found: $CXX is not set and PATH has no g++ or clang++; {_HOW_TO_GET_ONE}."
+    )
 
 
 def _chosen_compiler(chosen: str, path: str) -> Compiler:
@@ -59,7 +61,9 @@ def _chosen_compiler(chosen: str, path: str) -> Compiler:
     try:
         words = shlex.split(chosen)
     except ValueError as error:
-        raise ToolchainError(f"$CXX is {chosen!r}, which is no command line ({error}); unset it or set it to a compiler.") from error
+        raise ToolchainError(
+            f"$CXX is {chosen!r}, which is no command line ({error}); unset it or set it to a compiler."
+        ) from error
     program = shutil.which(words[0], path=path) if words else None
     if program is None:
         raise ToolchainError(f"$CXX is {chosen!r}, but there is no such program; unset it or set it to a C++ compiler.")
@@ -117,7 +121,9 @@ def _find_tool(program: str, wheel: str, folder_attribute: str) -> Path:
         return tool
     if found := shutil.which(program):
         return Path(found)
-    raise ToolchainError(f"{program} was not found, neither as a Python package nor on PATH; 'pip install {wheel}' brings it.")
+    raise ToolchainError(
+        f"{program} was not found, neither as a Python package nor on PATH; 'pip install {wheel}' brings it."
+    )
 
 
 def tool_version(tool: Path) -> str:

@@ -87,10 +87,14 @@ def product(dims: Iterable[Dim]) -> Dim:
 def floor_div(a: Dim, b: Dim) -> Dim:
     if is_static(a) and is_static(b):
         return a // b
-    exact = sympy.cancel(sympy.sympify(a) / b)
-    if sympy.denom(exact) == 1:
-        return settle(exact)
-    return settle(sympy.floor(sympy.sympify(a) / b))
+    exact = _exact_quotient(a, b)
+    return settle(sympy.floor(sympy.sympify(a) / b)) if exact is None else exact
+
+
+def _exact_quotient(a: Dim, b: Dim) -> Dim | None:
+    """a / b when it is a whole number whatever the symbols are."""
+    numerator, denominator = sympy.fraction(sympy.together(sympy.cancel(sympy.sympify(a) / b)))
+    return settle(numerator) if denominator == 1 else None
 
 
 def ceil_div(a: Dim, b: Dim) -> Dim:
@@ -151,9 +155,9 @@ class Facts:
 
     def divisible(self, a: Dim, b: Dim, what: str) -> Dim:
         """a / b, which must come out even."""
-        quotient = sympy.cancel(sympy.sympify(a) / b)
-        if sympy.denom(quotient) == 1:
-            return settle(quotient)
+        quotient = _exact_quotient(a, b)
+        if quotient is not None:
+            return quotient
         if is_static(a) and is_static(b):
             raise Refused(f"{what}: {a} is not a multiple of {b}")
         self._require("divisible", a, b)

@@ -44,7 +44,9 @@ def test_what_was_stored_is_found(result: dict[str, Path]) -> None:
     assert (entry / "lib.so").read_bytes() == b"library"
 
 
-@pytest.mark.parametrize("other", [{"a": "x", "b": "z"}, {"a": "xb", "": "y"}, {"a": "x"}, {"ab": "x", "b": "y"}, {"a": "", "b": "xy"}])
+@pytest.mark.parametrize(
+    "other", [{"a": "x", "b": "z"}, {"a": "xb", "": "y"}, {"a": "x"}, {"ab": "x", "b": "y"}, {"a": "", "b": "xy"}]
+)
 def test_keys_differ_with_any_part(other: dict[str, str]) -> None:
     parts = {"a": "x", "b": "y"}
     assert cache.cache_key(parts) == cache.cache_key(dict(reversed(parts.items())))

@@ -30,7 +30,9 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_library_exports_one_function_and_links_libc_only(tiny: Built) -> None:
-    symbols = subprocess.run(["nm", "-D", "--defined-only", tiny.library], capture_output=True, text=True, check=True).stdout
+    symbols = subprocess.run(
+        ["nm", "-D", "--defined-only", tiny.library], capture_output=True, text=True, check=True
+    ).stdout
     assert [line.split()[-1] for line in symbols.splitlines()] == ["RegisterCustomOps"]
     dynamic = subprocess.run(["readelf", "-dlW", tiny.library], capture_output=True, text=True, check=True).stdout
     assert re.findall(r"NEEDED.*\[(.*)\]", dynamic) == ["libc.so.6"]
@@ -89,7 +91,9 @@ def test_a_link_error_is_told(own_cache: Path) -> None:
 
 def test_a_cmake_error_is_told(own_cache: Path) -> None:
     with pytest.raises(ToolchainError, match="(?i)cannot find source file"):
-        build_tiny({**tiny_project(), "CMakeLists.txt": tiny_project()["CMakeLists.txt"].replace("tiny_graphs", "absent")})
+        build_tiny(
+            {**tiny_project(), "CMakeLists.txt": tiny_project()["CMakeLists.txt"].replace("tiny_graphs", "absent")}
+        )
 
 
 def test_a_cache_that_can_not_be_written_costs_only_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +175,9 @@ def test_an_unknown_sanitizer_is_refused() -> None:
         build_tiny(sanitize="memory")
 
 
-def test_a_build_leaves_nothing_in_the_temporary_folder(own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_leaves_nothing_in_the_temporary_folder(
+    own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     built = build_tiny()

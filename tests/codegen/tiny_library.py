@@ -28,7 +28,9 @@ def build_tiny(project: dict[str, str] | None = None, **options: object) -> Buil
     return build_library(project or tiny_project(), name="tiny", isa=find_isa("native"), **options)
 
 
-def add_model(*, domain: str = "ortisan.tiny", weight: np.ndarray = W, constant: bool = True, known: bool = False) -> onnx.ModelProto:
+def add_model(
+    *, domain: str = "ortisan.tiny", weight: np.ndarray = W, constant: bool = True, known: bool = False
+) -> onnx.ModelProto:
     """(x[N, S, 4], b[N]) -> y, z through tiny_add, whose output shapes are left to inference."""
     n, s = (2, 3) if known else ("N", "S")
     inputs = [
@@ -54,7 +56,9 @@ def add_reference(x: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return -y, y.sum(axis=(1, 2)) + b
 
 
-def open_session(model: onnx.ModelProto, *libraries: Path, threads: int = 2, optimized: Path | None = None) -> ort.InferenceSession:
+def open_session(
+    model: onnx.ModelProto, *libraries: Path, threads: int = 2, optimized: Path | None = None
+) -> ort.InferenceSession:
     """A session of stock ONNX Runtime with the libraries registered."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads

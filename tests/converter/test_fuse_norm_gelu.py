@@ -181,7 +181,9 @@ def layer_norm(
     ],
 )
 def test_layer_norm(opset: int, square: str, quotient: str, tail: str) -> None:
-    canonical = fused_once(model(layer_norm(opset, square=square, quotient=quotient, tail=tail), opset), "LayerNormalization")
+    canonical = fused_once(
+        model(layer_norm(opset, square=square, quotient=quotient, tail=tail), opset), "LayerNormalization"
+    )
     assert canonical.near_misses == ()
 
 

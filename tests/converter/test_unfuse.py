@@ -60,7 +60,10 @@ def unfused(proto: onnx.ModelProto, feeds: Mapping[str, Array] | None = None, to
 @pytest.mark.parametrize(
     ("signature", "body"),
     [
-        (f"({X}, float[B,S,8] skip) => (float[B,S,8] y)", "y = com.microsoft.SkipLayerNormalization(x, skip, scale, beta)"),
+        (
+            f"({X}, float[B,S,8] skip) => (float[B,S,8] y)",
+            "y = com.microsoft.SkipLayerNormalization(x, skip, scale, beta)",
+        ),
         (f"({X}, float[B,S,8] skip) => (float[B,S,8] y)", "y = com.microsoft.SkipLayerNormalization(x, skip, scale)"),
         (
             f"({X}, float[S,8] skip) => (float[B,S,8] y, float[B,S,8] t)",
@@ -110,13 +113,17 @@ MASKS = {
 
 
 @pytest.mark.parametrize("opset", [11, 13, 17])
-@pytest.mark.parametrize("attributes", ["num_heads = 2", "num_heads = 4, scale = 0.3", "num_heads = 2, unidirectional = 1"])
+@pytest.mark.parametrize(
+    "attributes", ["num_heads = 2", "num_heads = 4, scale = 0.3", "num_heads = 2, unidirectional = 1"]
+)
 @pytest.mark.parametrize("mask", [None, *MASKS])
 def test_attention(mask: str | None, attributes: str, opset: int) -> None:
     """A row that sees nothing has logits near -10000, where float32 has steps of 0.001: hence the wide tolerance there."""
     declared, value = MASKS[mask] if mask else ("", None)
     signature = f"({X}{', ' + declared if mask else ''}) => (float[B,S,8] y)"
-    proto = model(signature, f"y = com.microsoft.Attention<{attributes}>(x, qkv, qkv_bias, {'m' if mask else ''})", opset)
+    proto = model(
+        signature, f"y = com.microsoft.Attention<{attributes}>(x, qkv, qkv_bias, {'m' if mask else ''})", opset
+    )
     feeds = {"x": RNG.normal(size=(2, 4, 8)).astype(F32)} | ({"m": value} if mask else {})
     sees_nothing = mask in ("all hidden", "matrix") or (mask == "padding" and "unidirectional" in attributes)
     canonical = unfused(proto, feeds, 2e-3 if sees_nothing else 2e-6)
@@ -144,7 +151,11 @@ def test_attention_with_other_sizes_bias_and_filter() -> None:
             "y = com.microsoft.Attention<num_heads = 2>(x, qkv_in, qkv_bias)",
             "its weights or bias are not constants",
         ),
-        (f"({X}) => (float[B,S,8] y)", "y = com.microsoft.Attention<num_heads = 3>(x, qkv, qkv_bias)", "don't fit its 3 heads"),
+        (
+            f"({X}) => (float[B,S,8] y)",
+            "y = com.microsoft.Attention<num_heads = 3>(x, qkv, qkv_bias)",
+            "don't fit its 3 heads",
+        ),
         (
             f"({X}, int32[M] m) => (float[B,S,8] y)",
             "y = com.microsoft.Attention<num_heads = 2>(x, qkv, qkv_bias, m)",
@@ -175,6 +186,7 @@ def test_what_stays_says_why(signature: str, body: str, reason: str) -> None:
 
 def test_an_excluded_node_stays() -> None:
     canonical = canonicalize(
-        load_model(model(f"({X}) => (float[B,S,8] y)", "y = com.microsoft.Gelu(x)")), frozen=lambda node: node.name == "node"
+        load_model(model(f"({X}) => (float[B,S,8] y)", "y = com.microsoft.Gelu(x)")),
+        frozen=lambda node: node.name == "node",
     )
     assert [(miss.pattern, miss.reason) for miss in canonical.near_misses] == [("unfuse Gelu", "excluded")]

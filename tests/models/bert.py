@@ -147,6 +147,10 @@ def _torch_bert(size: BertSize, attention: str) -> tuple[Any, Any, Any]:
 
 @contextlib.contextmanager
 def _quiet() -> Any:
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
         warnings.simplefilter("ignore")
         yield

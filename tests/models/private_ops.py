@@ -81,7 +81,9 @@ def check_private_ops(canonical: Canonical, feeds: Mapping[str, Array], *, toler
     results = run_ort(ir.to_proto(model), feeds)
     known |= {value.name: result for value, result in zip(model.graph.outputs, results, strict=True)}
     for op_type, inputs, output, attributes in calls:
-        arguments = [known[value.name].astype(np.float64 if value.dtype.is_floating_point() else bool) for value in inputs]
+        arguments = [
+            known[value.name].astype(np.float64 if value.dtype.is_floating_point() else bool) for value in inputs
+        ]
         expected = _REFERENCE[op_type](*arguments, **attributes)
         np.testing.assert_allclose(known[output], expected, rtol=tolerance, atol=tolerance)
     return results[:count]

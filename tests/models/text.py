@@ -43,7 +43,9 @@ def random_feeds(model: onnx.ModelProto, *, seed: int = 0, **sizes: int) -> dict
         if value.name in constants:
             continue
         tensor = value.type.tensor_type
-        shape = [dim.dim_value if dim.HasField("dim_value") else sizes.get(dim.dim_param, 3) for dim in tensor.shape.dim]
+        shape = [
+            dim.dim_value if dim.HasField("dim_value") else sizes.get(dim.dim_param, 3) for dim in tensor.shape.dim
+        ]
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
         if dtype == np.bool_ or np.issubdtype(dtype, np.integer):
             feeds[value.name] = rng.integers(0, 2, shape).astype(dtype)

@@ -83,7 +83,7 @@ class Attention(Formula):
     def prepare(self, fused: Fused, graph: ir.Graph) -> Fused:
         """Makes k from the view when k^T was made from it directly: one Transpose before the fused node, one inside."""
         view = fused.inputs[1]
-        transpose = next(node for node in fused.more_nodes if node.op_type == "Transpose" and node.inputs[0] is view)
+        transpose = next(node for node in fused.more_nodes if node.op_type == "Transpose")
         if tuple(transpose.attributes.get_ints("perm", ())) != VIEW_TO_TRANSPOSED:
             return fused
         before = ir.node("Transpose", [view], {"perm": list(VIEW_TO_HEADS)}, name=f"{transpose.name}_heads")

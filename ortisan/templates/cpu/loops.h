@@ -46,31 +46,22 @@ void for_lines(Context& c, const int64_t (&extent)[R], const F& line) {
   });
 }
 
-// Calls product(context, index, a_offset, b_offset) for every batch index. Many small products run side by side, few
-// large ones one after the other, each on all threads.
-template <int R, class F>
-void for_batches(Context& c, const int64_t (&extent)[R], const int64_t (&a_stride)[R], const int64_t (&b_stride)[R],
-                 const F& product) {
+template <int R>
+int64_t element_count(const int64_t (&extent)[R]) {
   int64_t count = 1;
   for (int axis = 0; axis < R; ++axis) count *= extent[axis];
-  const auto one = [&](Context& context, int64_t index) {
-    int64_t rest = index, a_offset = 0, b_offset = 0;
-    for (int axis = R - 1; axis >= 0; --axis) {
-      const int64_t at = rest % extent[axis];
-      rest /= extent[axis];
-      a_offset += at * a_stride[axis];
-      b_offset += at * b_stride[axis];
-    }
-    product(context, index, a_offset, b_offset);
-  };
-  if (count < 4) {
-    for (int64_t index = 0; index < count; ++index) one(c, index);
-    return;
+  return count;
+}
+
+// Where element `index` of a row-major space lies under these strides.
+template <int R>
+int64_t offset_of(int64_t index, const int64_t (&extent)[R], const int64_t (&stride)[R]) {
+  int64_t offset = 0;
+  for (int axis = R - 1; axis >= 0; --axis) {
+    offset += index % extent[axis] * stride[axis];
+    index /= extent[axis];
   }
-  c.parallel(count, [&](int64_t index) {
-    Context alone(Parallel{nullptr, nullptr});
-    one(alone, index);
-  });
+  return offset;
 }
 
 }  // namespace ortisan

@@ -41,8 +41,6 @@ class BmmContext:
     a_strides: tuple[str, ...]
     b_strides: tuple[str, ...]
     b_batches: str
-    panels: str
-    """Elements of one packed matrix."""
     b_step: tuple[str, str]
 
 
@@ -112,7 +110,6 @@ def emit_bmm(group: Group, context: EmitContext) -> KernelSpec:
         _batch_strides(a.shape[:-2] if batch else (), batch, product((rows, depth)), context),
         _batch_strides(b_batch, batch, packed, context),
         printer(product(b_batch)),
-        printer(packed),
         (printer(columns), "1") if layout == "rrr" else ("1", printer(depth)),
     )
     workspace = product((dtype.size, packed, *b_batch))

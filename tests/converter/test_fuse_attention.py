@@ -1,0 +1,252 @@
+"""Attention written out: every form of key, scale, mask and guard; near misses; shared intermediates."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+from ortisan.converter.canonical import canonicalize
+from ortisan.converter.load import load_model
+from tests.models.private_ops import check_private_ops, private_nodes
+from tests.models.text import Array, random_feeds, run_ort, text_model
+
+F32 = np.float32
+LOWEST = np.finfo(F32).min
+CONSTANTS = {
+    "c": F32(0.3),
+    "c1": np.array([0.3], F32),
+    "root": F32(np.sqrt(0.3)),
+    "inverse": F32(1 / 0.3),
+    "zero": F32(0),
+    "zero1": np.zeros(1, F32),
+    "lowest": LOWEST,
+    "inf": F32(-np.inf),
+    "inf1": np.array([-np.inf], F32),
+    "filter": F32(-10000),
+    "minus1": np.array([-1]),
+    "minus2": np.array([-2]),
+    "far": np.array([2**63 - 1]),
+    "near": np.array([-(2**63)]),
+    "vector": np.array([0.1, 0.2, 0.3, 0.4], F32),
+}
+QKV = "float[B,2,S,4] q, float[B,2,T,4] k, float[B,2,T,6] v"
+RESULT = "(float[B,2,S,6] y)"
+KEY = "kt = Transpose<perm = [0, 1, 3, 2]>(k)"
+SCORES = f"{KEY} s0 = MatMul(q, kt) s = Mul(s0, c)"
+TAIL = "p = Softmax<axis = -1>(l) y = MatMul(p, v)"
+GUARDED = "p = Softmax<axis = -1>(l) bad = IsNaN(p) pp = Where(bad, zero, p) y = MatMul(pp, v)"
+
+
+def model(body: str, mask: str = "", *, qkv: str = QKV, result: str = RESULT, opset: int = 17) -> onnx.ModelProto:
+    words = set(body.replace("(", " ").replace(")", " ").replace(",", " ").split())
+    constants = {name: value for name, value in CONSTANTS.items() if name in words}
+    return text_model(f"({qkv}{', ' + mask if mask else ''}) => {result}", body, opset=opset, constants=constants)
+
+
+def feeds_for(proto: onnx.ModelProto) -> dict[str, Array]:
+    """Random values; the first row of a boolean or integer mask sees nothing."""
+    feeds = random_feeds(proto, B=2, S=3, T=5)
+    for name, value in feeds.items():
+        if value.dtype == np.bool_:
+            feeds[name] = value.copy()
+            feeds[name][0, ...] = False
+    return feeds
+
+
+def fused_once(
+    proto: onnx.ModelProto,
+    *,
+    scale: float = 0.3,
+    others: tuple[str, ...] = (),
+    tolerance: float = 2e-5,
+    **attributes: str,
+) -> None:
+    """One fused node with these attributes besides `others`; it means in numpy what the model means in ORT."""
+    canonical = canonicalize(load_model(proto))
+    (node,) = private_nodes(canonical.model, "Attention")
+    assert {name: node.attributes[name].value for name in attributes} == attributes
+    assert node.attributes["scale"].value == pytest.approx(scale, rel=1e-6)
+    assert sorted(other.op_type for other in canonical.model.graph if other is not node) == sorted(others)
+    feeds = feeds_for(proto)
+    np.testing.assert_array_equal(check_private_ops(canonical, feeds, tolerance=tolerance)[0], run_ort(proto, feeds)[0])
+
+
+def not_fused(proto: onnx.ModelProto, reason: str) -> None:
+    canonical = canonicalize(load_model(proto))
+    assert not private_nodes(canonical.model, "Attention")
+    reasons = [miss.reason for miss in canonical.near_misses if miss.pattern == "fuse Attention"]
+    assert any(reason in given for given in reasons), reasons
+
+
+@pytest.mark.parametrize("opset", [11, 17])
+@pytest.mark.parametrize(
+    ("scores", "scale"),
+    [
+        (f"{KEY} s0 = MatMul(q, kt) s = Mul(s0, c)", 0.3),
+        (f"{KEY} s0 = MatMul(q, kt) s = Mul(c1, s0)", 0.3),
+        (f"{KEY} s0 = MatMul(q, kt) s = Div(s0, inverse)", 0.3),
+        (f"{KEY} qs = Mul(q, c) s = MatMul(qs, kt)", 0.3),
+        (f"{KEY} qs = Div(q, inverse) s = MatMul(qs, kt)", 0.3),
+        (f"{KEY} qs = Mul(q, root) ks = Mul(kt, root) s = MatMul(qs, ks)", 0.3),
+        ("ks = Mul(k, c) kt = Transpose<perm = [0, 1, 3, 2]>(ks) s = MatMul(q, kt)", 0.3),
+        (f"{KEY} qs = Mul(q, root) s0 = MatMul(qs, kt) s1 = Mul(s0, root) s = Mul(s1, c)", 0.09),
+        (f"{KEY} s = MatMul(q, kt)", 1.0),
+    ],
+)
+def test_scales(scores: str, scale: float, opset: int) -> None:
+    proto = model(f"{scores} p = Softmax<axis = 3>(s) y = MatMul(p, v)", opset=opset)
+    fused_once(proto, scale=scale, mask="none", fully_masked="softmax")
+
+
+def test_a_scaled_q_or_k_that_is_used_elsewhere_is_the_input() -> None:
+    body = f"{KEY} qs = Mul(q, c) s = MatMul(qs, kt) p = Softmax(s) y = MatMul(p, v)"
+    fused_once(model(body, result="(float[B,2,S,6] y, float[B,2,S,4] qs)"), scale=1.0, others=("Mul",))
+    body = "ks = Mul(k, c) kt = Transpose<perm = [0, 1, 3, 2]>(ks) s = MatMul(q, kt) p = Softmax(s) y = MatMul(p, v)"
+    fused_once(model(body, result="(float[B,2,S,6] y, float[B,2,T,4] ks)"), scale=1.0, others=("Mul",))
+
+
+def test_the_key_from_its_view() -> None:
+    qkv = "float[B,2,S,4] q, float[B,T,2,4] k, float[B,2,T,6] v"
+    key = "kt = Transpose<perm = [0, 2, 3, 1]>(k)"
+    fused_once(model(f"{key} s0 = MatMul(q, kt) l = Mul(s0, c) {TAIL}", qkv=qkv), others=("Transpose",))
+    fused_once(model(f"{key} ks = Mul(kt, c) l = MatMul(q, ks) {TAIL}", qkv=qkv), others=("Transpose",))
+
+
+DETOUR = """shape = Shape(k) d = Slice(shape, minus1, far) t = Slice(shape, minus2, minus1) bh = Slice(shape, near, minus2)
+    flat = Concat<axis = 0>(minus1, t, d) k3 = Reshape(k, flat) k3t = Transpose<perm = [0, 2, 1]>(k3)
+    full = Concat<axis = 0>(bh, d, t) kt = Reshape(k3t, full)"""
+
+
+def test_the_key_by_a_detour_through_three_dims() -> None:
+    fused_once(model(f"{DETOUR} s0 = MatMul(q, kt) l = Mul(s0, c) {TAIL}"))
+    wrong = DETOUR.replace("Concat<axis = 0>(bh, d, t)", "Concat<axis = 0>(bh, t, d)")
+    square = "float[B,2,S,4] q, float[B,2,4,5] k, float[B,2,5,6] v"
+    canonical = canonicalize(
+        load_model(model(f"{wrong} l = MatMul(q, kt) {TAIL}", qkv=square.replace("4,5] k", "4,5] k")))
+    )
+    assert canonical.counts["straighten transposes"] == 0
+
+
+@pytest.mark.parametrize(
+    "mask", ["float[B,2,S,T] m", "float[B,1,1,T] m", "float[1,1,S,T] m", "float[S,T] m", "float[T] m"]
+)
+@pytest.mark.parametrize("add", ["Add(s, m)", "Add(m, s)"])
+@pytest.mark.parametrize(("tail", "fully_masked"), [(TAIL, "softmax"), (GUARDED, "zero")])
+def test_additive_masks(mask: str, add: str, tail: str, fully_masked: str) -> None:
+    fused_once(model(f"{SCORES} l = {add} {tail}", mask), mask="additive", fully_masked=fully_masked)
+
+
+BOOLEAN = "bool[B,1,S,T] m"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "fully_masked"),
+    [
+        (f"{SCORES} b = Where(m, zero, lowest) l = Add(s, b) {TAIL}", "boolean", "softmax"),
+        (f"{SCORES} b = Where(m, zero1, inf1) l = Add(b, s) {GUARDED}", "boolean", "zero"),
+        (f"{SCORES} l = Where(m, s, lowest) {TAIL}", "boolean", "softmax"),
+        (f"{SCORES} l = Where(m, s, inf) {GUARDED}", "boolean", "zero"),
+    ],
+)
+def test_boolean_masks(body: str, kind: str, fully_masked: str) -> None:
+    """feeds_for hides every key of some rows: uniform, or zero with the guard."""
+    fused_once(model(body, BOOLEAN), mask=kind, fully_masked=fully_masked)
+
+
+@pytest.mark.parametrize(
+    ("body", "fully_masked"),
+    [
+        (f"{SCORES} b = Where(m, zero, lowest) l = Add(s, b) {GUARDED}", "zero"),
+        (f"{SCORES} b = Where(m, zero, inf) l = Add(s, b) {TAIL}", "softmax"),
+        (f"{SCORES} b = Where(m, zero, filter) l = Add(s, b) {TAIL}", "softmax"),
+    ],
+)
+def test_masks_that_only_look_boolean_stay_additive(body: str, fully_masked: str) -> None:
+    """The numpy meaning is in float64; near -10000, where nothing is seen, float32 has steps of 0.001."""
+    tolerance = 2e-3 if "filter" in body else 2e-5
+    proto = model(body, BOOLEAN)
+    fused_once(proto, mask="additive", fully_masked=fully_masked, others=("Where",), tolerance=tolerance)
+
+
+def test_a_mask_that_two_attentions_share_stays_additive() -> None:
+    second = """kt2 = Transpose<perm = [0, 1, 3, 2]>(q) s2 = MatMul(q, kt2) l2 = Add(s2, b)
+                p2 = Softmax(l2) z = MatMul(p2, q)"""
+    body = f"b = Where(m, zero, lowest) {SCORES} l = Add(s, b) {TAIL} {second}"
+    qkv = "float[B,2,S,4] q, float[B,2,S,4] k, float[B,2,S,6] v"
+    proto = model(body, "bool[B,1,S,S] m", qkv=qkv, result="(float[B,2,S,6] y, float[B,2,S,4] z)")
+    nodes = private_nodes(canonicalize(load_model(proto)).model, "Attention")
+    assert [node.attributes["mask"].value for node in nodes] == ["additive", "additive"]
+
+
+@pytest.mark.parametrize(
+    ("body", "mask", "reason"),
+    [
+        (f"{SCORES} p = Softmax<axis = 2>(s) y = MatMul(p, v)", "", "over axis 2, not over the last"),
+        (f"{SCORES} l = Mul(s, vector) {TAIL}".replace("vector", "m"), "float[T] m", "not a scaled product of q and k"),
+        (f"{SCORES} a = Abs(s) l = Add(a, m) {TAIL}", "float[T] m", "neither part of the sum"),
+        (f"s = MatMul(q, k) l = Mul(s, c) {TAIL}", "", "is not a transposed key"),
+        (f"{SCORES} l = Where(m, lowest, s) {TAIL}", BOOLEAN, "true where a key is hidden"),
+        (f"{SCORES} l = Where(m, s, inf) {TAIL}", BOOLEAN, "not a number that a boolean mask stands for"),
+        (f"{SCORES} l = Where(m, s, filter) {TAIL}", BOOLEAN, "not a number that a boolean mask stands for"),
+        (f"{SCORES} l = Add(s, m) {TAIL}", "float[M,1,S,T] m", "is not known to fit"),
+        (f"{SCORES} l = Add(s, m) {TAIL}", "float[1,B,2,S,T] m", "is not known to fit"),
+        (f"{SCORES} l = Add(s, m) {GUARDED.replace('zero', 'c')}", "float[T] m", "does not put zeros"),
+    ],
+)
+def test_near_misses(body: str, mask: str, reason: str) -> None:
+    qkv = QKV.replace("float[B,2,T,4] k", "float[B,2,4,T] k") if "MatMul(q, k)" in body else QKV
+    result = "(float[?,?,?,?,?] y)" if "[1,B" in mask else "(float[?,?,?,?] y)"
+    not_fused(model(body, mask, qkv=qkv, result=result), reason)
+
+
+@pytest.mark.parametrize(
+    ("qkv", "reason"),
+    [
+        (
+            "float[B,2,S,4] q, float[B,1,T,4] k, float[B,1,T,6] v",
+            "head count of q and k are not known to be equal: 2 and 1",
+        ),
+        ("float[B,2,S,4] q, float[A,2,T,4] k, float[B,2,T,6] v", "batch of q and k are not known to be equal: B and A"),
+        ("float[B,2,S,4] q, float[B,2,T,4] k, float[T,6] v", "its v ('v') has 2 dims, expected 4"),
+    ],
+)
+def test_shapes_that_do_not_fit(qkv: str, reason: str) -> None:
+    not_fused(model(f"{SCORES} {TAIL}".replace("(l)", "(s)"), qkv=qkv, result="(float[?,?,?,?] y)"), reason)
+
+
+def test_before_opset_13_softmax_is_over_all_axes_from_1_by_default() -> None:
+    body = f"{SCORES} p = Softmax(s) y = MatMul(p, v)"
+    not_fused(model(body, opset=12), "over axis 1")
+    fused_once(model(body, opset=13))
+
+
+@pytest.mark.parametrize("shared", ["kt", "s0", "s", "l", "p", "pp"])
+def test_shared_intermediates(shared: str) -> None:
+    body = f"{SCORES} l = Add(s, m) {GUARDED}"
+    not_fused(
+        model(body, "float[S,T] m", result=f"(float[B,2,S,6] y, float[?,?,?,?] {shared})"),
+        f"'{shared}' is used elsewhere",
+    )
+    abs_too = model(f"{body} z = Abs({shared})", "float[S,T] m", result="(float[B,2,S,6] y, float[?,?,?,?] z)")
+    not_fused(abs_too, f"'{shared}' is used elsewhere")
+
+
+def test_an_excluded_node() -> None:
+    proto = model(f"{SCORES.replace('s0 =', '[mine] s0 =')} {TAIL}".replace("(l)", "(s)"))
+    canonical = canonicalize(load_model(proto), frozen=lambda node: node.name == "mine")
+    assert [miss.reason for miss in canonical.near_misses] == ["excluded"]
+    assert not private_nodes(canonical.model, "Attention")
+
+
+def test_the_fused_node_has_shape_origins_and_a_body() -> None:
+    proto = model(f"{SCORES.replace('s0 =', '[scores] s0 =')} l = Add(s, m) {TAIL}", "float[S,T] m")
+    canonical = canonicalize(load_model(proto))
+    (node,) = private_nodes(canonical.model, "Attention")
+    assert list(node.outputs[0].shape) == ["B", 2, "S", 6]
+    assert node.outputs[0].dtype == ir.DataType.FLOAT
+    assert "scores" in node.metadata_props["ortisan.origin"]
+    assert [inner.op_type for inner in canonical.model.functions[node.op_identifier()]] == [
+        "Transpose", "MatMul", "Constant", "Mul", "Add", "Softmax", "MatMul"
+    ]  # fmt: skip

@@ -1,0 +1,92 @@
+// The kernels of gemm.h and attention.h as C functions.
+#include "attention.h"
+#include "driver.h"
+#include "gemm.h"
+
+using namespace ortisan;
+using driver::same;
+using driver::TestContext;
+
+template <class T>
+int64_t packed_size(int64_t K, int64_t N) {
+  return packed_elements<T>(K, N);
+}
+
+// out[M, N] = a[M, K] (rows lda apart) * b + bias[N]; b is packed here from its strides. Returns the rows' panels in `packed`.
+template <class T>
+void gemm(int64_t M, int64_t N, int64_t K, const void* a, int64_t lda, const void* b, int64_t stride_k, int64_t stride_n,
+          const void* bias, void* packed, void* out) {
+  TestContext c;
+  pack_b(c, K, N, static_cast<const T*>(b), stride_k, stride_n, static_cast<T*>(packed));
+  const T* offset = static_cast<const T*>(bias);
+  T* to = static_cast<T*>(out);
+  gemm_packed<T>(c, M, N, K, static_cast<const T*>(a), lda, static_cast<const T*>(packed),
+                 [=](int64_t row, int64_t col, const compute_t<T>* acc, int64_t n) {
+                   for (int64_t j = 0; j < n; ++j) {
+                     to[row * N + col + j] = store<T>(static_cast<compute_t<T>>(acc[j] + load(offset[col + j])));
+                   }
+                 });
+}
+
+template <class F>
+int with_type(const char* type, F f) {
+  if (same(type, "float32")) return f(float{}), 1;
+  if (same(type, "float64")) return f(double{}), 1;
+  if (same(type, "float16")) return f(half{}), 1;
+  if (same(type, "bfloat16")) return f(bfloat16{}), 1;
+  if (same(type, "int32")) return f(int32_t{}), 1;
+  if (same(type, "int8")) return f(int8_t{}), 1;
+  if (same(type, "uint64")) return f(uint64_t{}), 1;
+  return 0;
+}
+
+EXPORT int64_t packed_count(const char* type, int64_t K, int64_t N) {
+  int64_t count = 0;
+  with_type(type, [&](auto t) { count = packed_size<decltype(t)>(K, N); });
+  return count;
+}
+
+EXPORT int gemm_array(const char* type, int64_t M, int64_t N, int64_t K, const void* a, int64_t lda, const void* b,
+                      int64_t stride_k, int64_t stride_n, const void* bias, void* packed, void* out) {
+  return with_type(
+      type, [&](auto t) { gemm<decltype(t)>(M, N, K, a, lda, b, stride_k, stride_n, bias, packed, out); });
+}
+
+EXPORT void bmm_float(int64_t batch, int64_t M, int64_t N, int64_t K, const float* a, const float* b, float* packed,
+                      float* out) {
+  TestContext c;
+  bmm_pack_b(c, batch, K, N, [=](int64_t i) { return b + i * K * N; }, N, 1, packed);
+  bmm_packed<float>(
+      c, batch, M, N, K, [=](int64_t i) { return a + i * M * K; }, K,
+      [=](int64_t i) { return packed + i * packed_elements<float>(K, N); },
+      [=](int64_t i, int64_t row, int64_t col, const float* acc, int64_t n) {
+        for (int64_t j = 0; j < n; ++j) out[(i * M + row) * N + col + j] = acc[j];
+      });
+}
+
+struct AttentionArguments {
+  int64_t shape[7];  // B H S T D Dv group
+  int64_t q[3], k[3], v[3], out[3], mask[4];
+  int32_t mask_kind, fully_masked_zero;
+  double scale;
+};
+
+EXPORT int attention_array(const char* type, const AttentionArguments* x, const void* q, const void* k, const void* v,
+                           const void* mask_data, void* out) {
+  TestContext c;
+  const int64_t* s = x->shape;
+  const AttentionShape shape = {s[0], s[1], s[2], s[3], s[4], s[5], s[6]};
+  AttentionMask mask;
+  mask.kind = static_cast<AttentionMask::Kind>(x->mask_kind);
+  mask.data = mask_data;
+  mask.batch = x->mask[0], mask.head = x->mask[1], mask.row = x->mask[2], mask.column = x->mask[3];
+  const auto strides = [](const int64_t* p) { return HeadStrides{p[0], p[1], p[2]}; };
+  return with_type(type, [&](auto t) {
+    using T = decltype(t);
+    if constexpr (is_float<T>) {
+      attention(c, shape, static_cast<const T*>(q), strides(x->q), static_cast<const T*>(k), strides(x->k),
+                static_cast<const T*>(v), strides(x->v), mask, static_cast<compute_t<T>>(x->scale),
+                x->fully_masked_zero != 0, static_cast<T*>(out), strides(x->out));
+    }
+  });
+}
