@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ortisan._version import __version__
+from ortisan.building import build
 from ortisan.compilation import Compilation
 from ortisan.errors import (
     ArtifactError,
@@ -14,8 +15,10 @@ from ortisan.errors import (
     VerifyError,
 )
 from ortisan.facade import CustomOpLibrary, compile, convert_graph, generate
+from ortisan.runtime.artifact import Artifact, load
 
 __all__ = [
+    "Artifact",
     "ArtifactError",
     "Compilation",
     "CustomOpLibrary",
@@ -26,7 +29,9 @@ __all__ = [
     "UnsupportedError",
     "VerifyError",
     "__version__",
+    "build",
     "compile",
     "convert_graph",
     "generate",
+    "load",
 ]

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -21,7 +21,7 @@ from ortisan.compilation import Compilation, Options, Target
 from ortisan.converter import cleanup
 from ortisan.converter.canonical import canonicalize
 from ortisan.converter.load import load_model, model_hash
-from ortisan.converter.partition import partition
+from ortisan.converter.partition import LeftOut, Partition, partition
 from ortisan.converter.selection import Between, Selectors, is_left_out, mark_selection
 from ortisan.converter.substitute import Replacement, substitute
 from ortisan.errors import ArtifactError, OptionError, UnsupportedError
@@ -105,6 +105,25 @@ def compile_with(model: Model, options: Options, on_progress: Progress = None) -
         canonical.near_misses,
         canonical.counts,
         canonical.symbols,
+    )
+
+
+def give_back(compiled: Compilation, reasons: Mapping[int, str]) -> Compilation:
+    """The compilation without some of its subgraphs (index -> reason): their nodes stay in ONNX Runtime."""
+    parts = compiled.partition
+    kept = [index for index in range(len(parts.subgraphs)) if index not in reasons]
+    returned = tuple(
+        LeftOut(node.name or "", node.op_type, reason)
+        for index, reason in reasons.items()
+        for node in parts.subgraphs[index].nodes
+    )
+    subgraphs = tuple(parts.subgraphs[index] for index in kept)
+    return replace(
+        compiled,
+        domain=f"ortisan.{compiled.name}_{_hash8(compiled.model_hash, compiled.options, subgraphs)}",
+        ops=tuple(compiled.ops[index] for index in kept),
+        plans=tuple(compiled.plans[index] for index in kept),
+        partition=Partition(subgraphs, (*parts.left_out, *returned)),
     )
 
 

@@ -117,7 +117,8 @@ class _Writer:
         return self._initializer(name, self._draw((length,), 0.2) + np.float32(around))
 
     def _draw(self, shape: tuple[int, ...], scale: float) -> Array:
-        return self._rng.standard_normal(shape, dtype=np.float32) * np.float32(scale)
+        array: Array = self._rng.standard_normal(shape, dtype=np.float32) * np.float32(scale)
+        return array
 
     def _initializer(self, name: str, array: Array) -> ir.Value:
         return self.tape.initializer(ir.tensor(array, name=name), name)

@@ -49,8 +49,13 @@ def build_library(
     sanitize: str | None = None,
     on_progress: Callable[[str], None] | None = None,
 ) -> Built:
-    """Builds `sources` (file name -> content, with its CMakeLists.txt) into lib`name`.so, and the Python module if asked."""
+    """Builds `sources` (file name -> content, with a CMakeLists.txt that makes `name`) into lib`name`.so.
+
+    With `bindings`, the Python module `name`_binding is built too. `on_progress` is told each step in a few words.
+    """
     start = time.perf_counter()
+    if not (name.isidentifier() and name.isascii()):
+        raise OptionError(f"A library can't be called {name!r}; use letters, digits and '_', and no digit first.")
     if sanitize is not None and sanitize not in _SANITIZERS:
         raise OptionError(f"There is no sanitizer build '{sanitize}'; choose one of {', '.join(_SANITIZERS)}.")
     compiler = find_compiler()
@@ -161,7 +166,7 @@ def _failure(name: str, key: str, log: Path, work: Path) -> ToolchainError:
 
 
 def _error_lines(log: str) -> list[str]:
-    """Up to three lines that tell what went wrong: the compiler's errors, else CMake's, else the linker's, else the end."""
+    """Up to three lines that tell what went wrong: the compiler's errors, else CMake's, the linker's, or the end."""
     lines = [line.strip() for line in log.splitlines() if line.strip() and not line.startswith("$ ")]
     if errors := [line for line in lines if _SOURCE_ERROR.search(line)]:
         return errors[:3]
@@ -187,8 +192,8 @@ def _store_or_keep(key: str, files: Mapping[str, Path]) -> Path:
         return cache.store(key, files)
     except OSError as error:
         warnings.warn(
-            f"The build cache {cache.cache_folder()} can't be written ({error.strerror or error}), so this build is not "
-            "remembered; set ORTISAN_CACHE_DIR to a folder that can.",
+            f"The build cache {cache.cache_folder()} can't be written ({error.strerror or error}), so this build is "
+            "not remembered; set ORTISAN_CACHE_DIR to a folder that can.",
             stacklevel=4,
         )
     kept = Path(tempfile.mkdtemp(prefix="ortisan-"))
@@ -206,6 +211,6 @@ def _temporary_folder() -> Iterator[Path]:
             yield Path(folder)
     except OSError as error:
         raise ToolchainError(
-            f"The library can't be built in {tempfile.gettempdir()} ({error.strerror or error}); set TMPDIR to a folder "
-            "that can be written and has room."
+            f"The library can't be built in {tempfile.gettempdir()} ({error.strerror or error}); "
+            "set TMPDIR to a folder that can be written and has room."
         ) from error

@@ -70,7 +70,8 @@ def _chosen_compiler(chosen: str, path: str) -> Compiler:
     compiler = _ask_compiler((program, *words[1:]))
     if compiler is None:
         raise ToolchainError(
-            f"$CXX is {chosen!r}, but it does not answer --version as GCC or Clang do; unset it or set it to a C++ compiler."
+            f"$CXX is {chosen!r}, but it does not answer --version as GCC or Clang do; "
+            "unset it or set it to a C++ compiler."
         )
     return compiler
 
@@ -132,7 +133,7 @@ def tool_version(tool: Path) -> str:
 
 
 def tool_environment() -> dict[str, str]:
-    """The environment that tools run in: ours, with messages in English and no settings that change the output's form."""
+    """The environment that tools run in: ours, with English messages and without settings that change their form."""
     dropped = ("LANGUAGE", "NINJA_STATUS", "CLICOLOR_FORCE", "CMAKE_GENERATOR", "MAKEFLAGS")
     environment = {key: value for key, value in os.environ.items() if key not in dropped}
     return {**environment, "LC_ALL": "C", "GCC_COLORS": ""}
@@ -147,9 +148,15 @@ def run_tool(argv: Sequence[str], *, log: Path, on_line: Callable[[str], None] |
         out.write(f"$ {shlex.join(argv)}\n")
         try:
             process = subprocess.Popen(
-                argv, env=tool_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                encoding="utf-8", errors="replace", start_new_session=True,
-            )  # fmt: skip
+                argv,
+                env=tool_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                encoding="utf-8",
+                errors="replace",
+                start_new_session=True,
+            )
         except OSError as error:
             raise ToolchainError(f"{argv[0]} can't be started: {error.strerror}.") from error
         try:
@@ -172,9 +179,15 @@ def _output_of(argv: Sequence[str]) -> str | None:
     """What a short command prints; None when it can't be run or fails."""
     try:
         done = subprocess.run(
-            argv, env=tool_environment(), stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=60,
-            encoding="utf-8", errors="replace",
-        )  # fmt: skip
+            argv,
+            env=tool_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=60,
+            encoding="utf-8",
+            errors="replace",
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 else None

@@ -14,6 +14,7 @@ from types import MappingProxyType
 import onnx_ir as ir
 
 from ortisan.converter import cleanup
+from ortisan.converter.fold import fold_constants
 from ortisan.converter.fuse import fuse_patterns
 from ortisan.converter.infer import infer_shapes
 from ortisan.converter.near_miss import NearMiss
@@ -67,21 +68,25 @@ def canonicalize(
         unfused, refusals = unfuse_contrib_ops(model, frozen)
         counts.update(unfused)
         infer_shapes(model)
-        _simplify(model, frozen, counts)
-        infer_shapes(model)
+        failures = _simplify(model, frozen, counts)
         fused, near_misses = fuse_patterns(model, frozen)
         counts.update(fused)
         counts["remove unused"] += cleanup.remove_unused(model)
         infer_shapes(model)
     _restore_outputs(model, output_names)
     name_nodes(model)
-    return Canonical(model, MappingProxyType(counts), (*refusals, *near_misses), MappingProxyType(symbols))
+    misses = tuple(dict.fromkeys((*refusals, *failures, *near_misses)))
+    return Canonical(model, MappingProxyType(counts), misses, MappingProxyType(symbols))
 
 
-def _simplify(model: ir.Model, frozen: Callable[[ir.Node], bool], counts: dict[str, int]) -> None:
-    """Folds and cleans up until nothing changes: a constant can settle a shape, which can settle the next constant."""
+def _simplify(model: ir.Model, frozen: Callable[[ir.Node], bool], counts: dict[str, int]) -> list[NearMiss]:
+    """Folds and cleans up until nothing changes: a constant can settle a shape, which can settle the next constant.
+
+    Returns what could not be folded.
+    """
+    failures: list[NearMiss] = []
     passes: dict[str, Callable[[], int]] = {
-        "fold constants": lambda: cleanup.fold_constants(model),
+        "fold constants": lambda: fold_constants(model, failures),
         "lift constants": lambda: cleanup.lift_constants(model),
         "decide shape tests": lambda: decide_shape_tests(model),
         "remove unused": lambda: cleanup.remove_unused(model),
@@ -96,6 +101,7 @@ def _simplify(model: ir.Model, frozen: Callable[[ir.Node], bool], counts: dict[s
         infer_shapes(model)
         if not any(changes.values()):
             break
+    return failures
 
 
 @contextmanager

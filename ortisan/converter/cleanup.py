@@ -10,19 +10,13 @@ from collections.abc import Callable
 import onnx_ir as ir
 from onnx import defs
 from onnx_ir.passes import common
-from onnxscript.optimizer import fold_constants as fold_constants_in
 
 from ortisan.converter.origin import set_origins
 from ortisan.errors import UnsupportedError
 
-MAX_FOLDED_GROWTH = 8 * 2**20
-_UNLIMITED = 2**62
-
-_RANDOM = frozenset(
+RANDOM_OPS = frozenset(
     {"RandomUniform", "RandomNormal", "RandomUniformLike", "RandomNormalLike", "Multinomial", "Bernoulli", "Dropout"}
 )
-# Folded, these would lose the quantized form of a weight.
-_KEPT_UNFOLDED = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 
 
 def inline_functions(model: ir.Model) -> int:
@@ -46,17 +40,16 @@ def _align_opsets(function: ir.Function, imports: dict[str, int]) -> None:
     for domain, version in list(function.opset_imports.items()):
         target = imports.get(domain, version)
         nodes = [node for node in function.all_nodes() if node.domain == domain]
-        if target != version and all(
-            _since(node, domain, version) == _since(node, domain, target) is not None for node in nodes
-        ):
+        if target != version and all(_means_the_same(node, version, target) for node in nodes):
             function.opset_imports[domain] = target
 
 
-def _since(node: ir.Node, domain: str, version: int) -> int | None:
+def _means_the_same(node: ir.Node, version: int, other: int) -> bool:
     try:
-        return defs.get_schema(node.op_type, version, domain).since_version
+        schemas = [defs.get_schema(node.op_type, opset, node.domain) for opset in (version, other)]
     except defs.SchemaError:
-        return None
+        return False
+    return schemas[0].since_version == schemas[1].since_version
 
 
 def _separate_outputs(function: ir.Function) -> None:
@@ -72,42 +65,18 @@ def _separate_outputs(function: ir.Function) -> None:
 
 def lift_constants(model: ir.Model) -> int:
     """Turns Constant nodes into initializers, the small ones too, and those of subgraphs into the main graph's."""
-    before = _count(model)
+    before = count_nodes(model)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     common.LiftSubgraphInitializersToMainGraphPass()(model)
     common.DeduplicateInitializersPass(size_limit=1024)(model)
-    return before - _count(model)
-
-
-def fold_constants(model: ir.Model) -> int:
-    """Computes nodes whose inputs are constants, unless that makes the model more than 8 MB larger per node."""
-    before = _count(model)
-    fold_constants_in(model, input_size_limit=_UNLIMITED, output_size_limit=_UNLIMITED, should_fold=_is_worth_folding)
-    return before - _count(model)
-
-
-def _is_worth_folding(node: ir.Node) -> bool:
-    if node.domain != "" or node.op_type in _KEPT_UNFOLDED or node.op_type in _RANDOM:
-        return False
-    size_in = sum(
-        value.const_value.nbytes for value in node.inputs if value is not None and value.const_value is not None
-    )
-    size_out = 0
-    for value in node.outputs:
-        if value.shape is None or value.dtype is None or not value.shape.is_static():
-            return False
-        elements = 1
-        for dim in value.shape.numpy():
-            elements *= dim
-        size_out += int(elements * value.dtype.itemsize)
-    return size_out - size_in <= MAX_FOLDED_GROWTH
+    return before - count_nodes(model)
 
 
 def remove_unused(model: ir.Model) -> int:
     """Removes nodes and initializers that no graph output needs."""
-    before = _count(model)
+    before = count_nodes(model)
     common.RemoveUnusedNodesPass()(model)
-    return before - _count(model)
+    return before - count_nodes(model)
 
 
 def remove_identities(model: ir.Model) -> int:
@@ -184,7 +153,7 @@ def merge_equal_nodes(model: ir.Model, frozen: Callable[[ir.Node], bool]) -> int
 
 
 def _equality_key(node: ir.Node) -> object | None:
-    if node.domain != "" or node.op_type in _RANDOM:
+    if node.domain != "" or node.op_type in RANDOM_OPS:
         return None
     attributes = []
     for name, attribute in sorted(node.attributes.items()):
@@ -224,5 +193,5 @@ def order_operands(model: ir.Model, frozen: Callable[[ir.Node], bool]) -> int:
 _SWAPPABLE = frozenset({"Add", "Mul"})
 
 
-def _count(model: ir.Model) -> int:
+def count_nodes(model: ir.Model) -> int:
     return sum(1 for _ in model.graph.all_nodes())

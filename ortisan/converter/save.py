@@ -12,6 +12,7 @@ _INLINE_BYTES = 1024
 
 def save_with_external_data(model: ir.Model, folder: Path, name: str) -> None:
     """Writes NAME.onnx and, when there are weights, NAME.onnx.data. Small tensors stay in the graph."""
+    _own_small_tensors(model)
     ir.save(
         model,
         folder / f"{name}.onnx",
@@ -20,3 +21,12 @@ def save_with_external_data(model: ir.Model, folder: Path, name: str) -> None:
         alignment=_PAGE,
         align_threshold=0,
     )
+
+
+def _own_small_tensors(model: ir.Model) -> None:
+    """Copies small tensors out of their files: `ir.save` would close a file that arrays may still point into."""
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            tensor = value.const_value
+            if isinstance(tensor, ir.ExternalTensor) and tensor.nbytes <= _INLINE_BYTES:
+                value.const_value = ir.tensor(tensor.numpy().copy(), dtype=tensor.dtype, name=tensor.name)

@@ -16,7 +16,6 @@ from tiny_library import build_tiny, tiny_project
 from ortisan.codegen import cache
 from ortisan.codegen.build import Built, build_library
 from ortisan.codegen.isa import ISAS, find_isa
-from ortisan.codegen.project import project_files
 from ortisan.codegen.toolchain import find_cmake, find_ninja
 from ortisan.errors import OptionError, ToolchainError
 
@@ -75,7 +74,7 @@ def test_the_folder_builds_by_itself(tmp_path: Path) -> None:
 
 
 def test_a_compile_error_names_the_line_and_keeps_the_log(own_cache: Path) -> None:
-    with pytest.raises(ToolchainError, match="The C\\+\\+ build of 'tiny' failed") as caught:
+    with pytest.raises(ToolchainError, match=r"The C\+\+ build of 'tiny' failed") as caught:
         build_tiny(tiny_project(suffix="int broken = undefined_name;\n"))
     message = str(caught.value)
     assert re.search(r"\n  tiny_graphs\.cpp:\d+:\d+: error: .*undefined_name", message)
@@ -85,12 +84,12 @@ def test_a_compile_error_names_the_line_and_keeps_the_log(own_cache: Path) -> No
 
 
 def test_a_link_error_is_told(own_cache: Path) -> None:
-    with pytest.raises(ToolchainError, match="undefined reference to .*nowhere"):
+    with pytest.raises(ToolchainError, match=r"undefined reference to .*nowhere"):
         build_tiny(tiny_project(suffix="int nowhere(); extern const int used = nowhere();\n"))
 
 
 def test_a_cmake_error_is_told(own_cache: Path) -> None:
-    with pytest.raises(ToolchainError, match="(?i)cannot find source file"):
+    with pytest.raises(ToolchainError, match=r"(?i)cannot find source file"):
         build_tiny(
             {**tiny_project(), "CMakeLists.txt": tiny_project()["CMakeLists.txt"].replace("tiny_graphs", "absent")}
         )
@@ -112,7 +111,7 @@ def test_no_room_to_build_is_a_toolchain_error(own_cache: Path, monkeypatch: pyt
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(ToolchainError, match="No space left on device.*TMPDIR"):
+    with pytest.raises(ToolchainError, match=r"No space left on device.*TMPDIR"):
         build_tiny()
     assert not (own_cache / "builds").exists()
 
@@ -167,7 +166,7 @@ def test_a_target_of_another_machine_needs_another_compiler() -> None:
 @pytest.mark.parametrize("name", ["", "9x", "a-b", "a b", "ä", 'x"; system'])
 def test_library_names_are_identifiers(name: str) -> None:
     with pytest.raises(OptionError, match="can't be called"):
-        project_files({}, name=name, isa=find_isa("native"))
+        build_library({}, name=name, isa=find_isa("native"))
 
 
 def test_an_unknown_sanitizer_is_refused() -> None:

@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 
+import ml_dtypes
 import numpy as np
 import pytest
 from tiny_library import W, add_reference
@@ -26,7 +27,7 @@ def random_inputs(batch: int = 3, seq: int = 3) -> list[np.ndarray]:
 
 
 def test_graphs_describes_the_library(binding: ModuleType) -> None:
-    add, where = binding.graphs()
+    add, where, _ = binding.graphs()
     assert add["op"] == "tiny_add"
     assert add["inputs"][0] == {"name": "x", "dtype": 1, "shape": ["batch", "seq", 4]}
     assert add["inputs"][1]["name"] == 'b "quoted"'
@@ -84,6 +85,43 @@ def test_wrong_inputs_are_told(graph: object, inputs: list[np.ndarray], sentence
         graph.run(inputs)
 
 
+def run_rules(
+    binding: ModuleType, n: int, m: int, q: int, k: int, *, dtypes: tuple[str, str] = ("f2", "u2")
+) -> np.ndarray:
+    return binding.Graph(2).run([np.zeros((n, m), dtypes[0]), np.zeros(q, dtypes[1]), np.zeros(k, np.int64)])[0]
+
+
+def test_16_bit_floats_come_as_halves_or_raw_bits(binding: ModuleType) -> None:
+    for p in ("f2", "u2"):
+        result = run_rules(binding, 3, 2, 5, 3, dtypes=(p, "u2"))
+        assert (result.shape, result.dtype) == ((1,), np.uint16)
+    run_rules(binding, 3, 2, 5, 3, dtypes=("f2", ml_dtypes.bfloat16))
+    with pytest.raises(ValueError, match="input 'q' has element type float16, expected uint16"):
+        run_rules(binding, 3, 2, 5, 3, dtypes=("f2", "f2"))
+
+
+@pytest.mark.parametrize(
+    "sizes, sentence",
+    [
+        ((3, 2, 6, 3), "tiny_rules: dim 0 of input 'q' is 6, expected 5 for the other inputs' sizes"),
+        ((3, 2, 5, 4), "tiny_rules: node 'equal' needs equal sizes, got 4 and 3"),
+        ((3, 1, 4, 3), "tiny_rules: node 'even' needs size 1 to be a multiple of 2"),
+        ((1, 0, 1, 1), "tiny_rules: node 'two' has size 1, but needs at least 2"),
+        ((2, 4, 6, 2), "tiny_rules: dim 0 of output 'r' would be -2 for these inputs"),
+    ],
+)
+def test_each_rule_for_shapes_has_its_sentence(binding: ModuleType, sizes: tuple[int, ...], sentence: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        run_rules(binding, *sizes)
+    assert str(caught.value) == sentence
+
+
+def test_long_names_are_cut_between_characters(binding: ModuleType) -> None:
+    inputs = [np.zeros((3, 2), "f2"), np.zeros(5, "u2"), np.zeros((3, 1), np.int64)]
+    with pytest.raises(ValueError, match=r"^tiny_rules: input 'xö{47}\.\.\.' has 2 dims, expected 1$"):
+        binding.Graph(2).run(inputs)
+
+
 @pytest.mark.parametrize(
     "weights, sentence",
     [
@@ -110,9 +148,9 @@ def test_a_failure_inside_a_kernel(graph: object) -> None:
         graph.run([x, -b])
 
 
-@pytest.mark.parametrize("index", [-1, 2])
+@pytest.mark.parametrize("index", [-1, 3])
 def test_a_graph_that_is_not_there(binding: ModuleType, index: int) -> None:
-    with pytest.raises(IndexError, match=f"no graph {index}; the library has 2"):
+    with pytest.raises(IndexError, match=f"no graph {index}; the library has 3"):
         binding.Graph(index)
 
 

@@ -72,7 +72,7 @@ def test_zig_is_the_last_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_no_compiler_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toolchain, "_zig_of_wheel", lambda: None)
     with pytest.raises(
-        ToolchainError, match="No C\\+\\+ compiler.*apt install g\\+\\+.*dnf install gcc-c\\+\\+.*pip install ziglang"
+        ToolchainError, match=r"No C\+\+ compiler.*apt install g\+\+.*dnf install gcc-c\+\+.*pip install ziglang"
     ):
         find_compiler({"PATH": str(tmp_path)})
 
@@ -131,7 +131,7 @@ def test_native_of_other_machines() -> None:
 
 
 def test_an_unknown_target_lists_the_known_ones() -> None:
-    with pytest.raises(OptionError, match="no CPU target 'avx2'.*x86-64-v2, x86-64-v3, x86-64-v4, aarch64"):
+    with pytest.raises(OptionError, match=r"no CPU target 'avx2'.*x86-64-v2, x86-64-v3, x86-64-v4, aarch64"):
         find_isa("avx2")
 
 

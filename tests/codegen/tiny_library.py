@@ -11,7 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from ortisan.codegen.build import Built, build_library
 from ortisan.codegen.isa import find_isa
-from ortisan.codegen.project import project_files
+from ortisan.codegen.library import BuildSource
+from ortisan.codegen.render import TEMPLATES, render
 
 CPP = Path(__file__).parent.parent / "cpp"
 W = np.array([1, 2, 3, 4], np.float32)
@@ -19,8 +20,12 @@ W = np.array([1, 2, 3, 4], np.float32)
 
 def tiny_project(isa: str = "native", *, domain: str = "ortisan.tiny", suffix: str = "") -> dict[str, str]:
     """The src folder of tiny; `suffix` is more C++ text, to make it another library."""
-    text = (CPP / "tiny_graphs.cpp").read_text(encoding="utf-8").replace("ortisan.tiny", domain) + suffix
-    return project_files({"tiny_graphs.cpp": text}, name="tiny", isa=find_isa(isa))
+    plain = (path for folder in ("cpu", "ort", "binding") for path in (TEMPLATES / folder).iterdir())
+    files = {path.name: path.read_text(encoding="utf-8") for path in plain if path.suffix in (".h", ".cpp", ".map")}
+    graphs = (CPP / "tiny_graphs.cpp").read_text(encoding="utf-8").replace("ortisan.tiny", domain) + suffix
+    target = find_isa(isa)
+    build = BuildSource("tiny", target.name, ("tiny_graphs.cpp",), target.flags, target.features)
+    return {**files, "tiny_graphs.cpp": graphs, "CMakeLists.txt": render("cmake/CMakeLists.txt.j2", build)}
 
 
 def build_tiny(project: dict[str, str] | None = None, **options: object) -> Built:
@@ -32,7 +37,7 @@ def add_model(
     *, domain: str = "ortisan.tiny", weight: np.ndarray = W, constant: bool = True, known: bool = False
 ) -> onnx.ModelProto:
     """(x[N, S, 4], b[N]) -> y, z through tiny_add, whose output shapes are left to inference."""
-    n, s = (2, 3) if known else ("N", "S")
+    n, s = (3, 3) if known else ("N", "S")
     inputs = [
         helper.make_tensor_value_info("x", TensorProto.FLOAT, [n, s, 4]),
         helper.make_tensor_value_info("b", TensorProto.FLOAT, [n]),

@@ -129,7 +129,9 @@ def test_quantized_weights_stay_quantized() -> None:
 
 FUNCTIONS = """
 <ir_version: 8, opset_import: ["": 17, "local": 1]>
-g (float[N] x) => (float[N] y, float[N] z) { [call] a = local.twice<by = 3.0>(x) y = local.same(a) z = local.twice<by = 1.0>(y) }
+g (float[N] x) => (float[N] y, float[N] z) {
+    [call] a = local.twice<by = 3.0>(x) y = local.same(a) z = local.twice<by = 1.0>(y)
+}
 <domain: "local", opset_import: ["": %d, "local": 1]>
 twice <by> (p) => (r) { c = Constant<value_float: float = @by>() q = Add(p, p) s = local.same(q) r = Mul(s, c) }
 <domain: "local", opset_import: ["": %d]>

@@ -114,7 +114,8 @@ def test_the_key_from_its_view() -> None:
     fused_once(model(f"{key} ks = Mul(kt, c) l = MatMul(q, ks) {TAIL}", qkv=qkv), others=("Transpose",))
 
 
-DETOUR = """shape = Shape(k) d = Slice(shape, minus1, far) t = Slice(shape, minus2, minus1) bh = Slice(shape, near, minus2)
+DETOUR = """
+    shape = Shape(k) d = Slice(shape, minus1, far) t = Slice(shape, minus2, minus1) bh = Slice(shape, near, minus2)
     flat = Concat<axis = 0>(minus1, t, d) k3 = Reshape(k, flat) k3t = Transpose<perm = [0, 2, 1]>(k3)
     full = Concat<axis = 0>(bh, d, t) kt = Reshape(k3t, full)"""
 
@@ -122,10 +123,8 @@ DETOUR = """shape = Shape(k) d = Slice(shape, minus1, far) t = Slice(shape, minu
 def test_the_key_by_a_detour_through_three_dims() -> None:
     fused_once(model(f"{DETOUR} s0 = MatMul(q, kt) l = Mul(s0, c) {TAIL}"))
     wrong = DETOUR.replace("Concat<axis = 0>(bh, d, t)", "Concat<axis = 0>(bh, t, d)")
-    square = "float[B,2,S,4] q, float[B,2,4,5] k, float[B,2,5,6] v"
-    canonical = canonicalize(
-        load_model(model(f"{wrong} l = MatMul(q, kt) {TAIL}", qkv=square.replace("4,5] k", "4,5] k")))
-    )
+    qkv = "float[B,2,S,4] q, float[B,2,4,5] k, float[B,2,5,6] v"
+    canonical = canonicalize(load_model(model(f"{wrong} l = MatMul(q, kt) {TAIL}", qkv=qkv)))
     assert canonical.counts["straighten transposes"] == 0
 
 

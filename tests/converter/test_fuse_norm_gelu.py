@@ -74,7 +74,7 @@ PRODUCTS = [
 RAISED = ["c = Add(e, one)", "c = Add(one, e)"]
 
 
-@pytest.mark.parametrize("forms", product(ERF_ARGUMENTS, RAISED, PRODUCTS))
+@pytest.mark.parametrize("forms", list(product(ERF_ARGUMENTS, RAISED, PRODUCTS)))
 def test_gelu_erf(forms: tuple[str, str, str]) -> None:
     argument, raised, tail = forms
     canonical = fused_once(model(f"a = {argument} e = Erf(a) {raised} {tail}", 17), "Gelu")
@@ -90,7 +90,7 @@ TANH_ARGUMENTS = [
 ]
 
 
-@pytest.mark.parametrize("forms", product(TANH_ARGUMENTS, PRODUCTS))
+@pytest.mark.parametrize("forms", list(product(TANH_ARGUMENTS, PRODUCTS)))
 def test_gelu_tanh(forms: tuple[str, str]) -> None:
     argument, tail = forms
     canonical = canonicalize(load_model(proto := model(f"{argument} e = Tanh(a) c = Add(e, one) {tail}", 13)))

@@ -78,7 +78,8 @@ def unfused(proto: onnx.ModelProto, feeds: Mapping[str, Array] | None = None, to
             "y, m = com.microsoft.EmbedLayerNormalization(ids, , words, positions, , scale, beta)",
         ),
         (
-            "(int32[B,S] ids, int32[B,S] seg, int32[B,S] mask, int32[B,S] pos) => (float[B,S,8] y, int32[B] m, float[B,S,8] t)",
+            "(int32[B,S] ids, int32[B,S] seg, int32[B,S] mask, int32[B,S] pos)"
+            " => (float[B,S,8] y, int32[B] m, float[B,S,8] t)",
             "y, m, t = com.microsoft.EmbedLayerNormalization<mask_index_type = 1>"
             "(ids, seg, words, positions, segments, scale, beta, mask, pos)",
         ),
@@ -118,7 +119,7 @@ MASKS = {
 )
 @pytest.mark.parametrize("mask", [None, *MASKS])
 def test_attention(mask: str | None, attributes: str, opset: int) -> None:
-    """A row that sees nothing has logits near -10000, where float32 has steps of 0.001: hence the wide tolerance there."""
+    """A row that sees nothing has logits near -10000, where float32 has steps of 0.001."""
     declared, value = MASKS[mask] if mask else ("", None)
     signature = f"({X}{', ' + declared if mask else ''}) => (float[B,S,8] y)"
     proto = model(

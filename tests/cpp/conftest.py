@@ -13,7 +13,16 @@ import pytest
 
 HERE = Path(__file__).parent
 HEADERS = HERE.parents[1] / "ortisan" / "templates" / "cpu"
-FLAGS = ["-O3", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"]
+FLAGS = [
+    "-O3",
+    "-std=c++17",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+]
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ void gemm(int64_t M, int64_t N, int64_t K, const void* a, int64_t lda, const voi
   gemm_packed<T>(c, M, N, K, static_cast<const T*>(a), lda, static_cast<const T*>(packed),
                  [=](int64_t row, int64_t col, const compute_t<T>* acc, int64_t n) {
                    for (int64_t j = 0; j < n; ++j) {
-                     to[row * N + col + j] = store<T>(static_cast<compute_t<T>>(acc[j] + load(offset[col + j])));
+                     to[row * N + col + j] = store<T>(fn::add(acc[j], load(offset[col + j])));
                    }
                  });
 }

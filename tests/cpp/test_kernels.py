@@ -14,13 +14,13 @@ import pytest
 
 pytestmark = pytest.mark.build
 
-# Largest error in ulp over all floats, any instruction set; "gelu" and "fastgelu" lose relative accuracy in the lower tail.
+# Largest error in ulp over all floats, on any instruction set; the lower tails of the gelus are accurate absolutely.
 ULP = {
     "exp": 1.1, "expm1": 1.7, "log": 1.0, "log1p": 1.5, "sqrt": 0.5, "rsqrt": 1.5,
     "sin": 1.7, "cos": 1.7, "tan": 4.0, "asin": 2.6, "acos": 1.3, "atan": 1.6,
     "sinh": 2.6, "cosh": 1.6, "tanh": 1.6, "asinh": 2.0, "acosh": 2.4, "atanh": 2.4,
-    "sigmoid": 2.4, "erf": 1.5, "softplus": 1.8, "pow": 0.51, "silu": 3.2, "mish": 4.0,
-    "gelu_positive": 6.0, "gelu_negative": 16.0, "fastgelu_positive": 2.4, "fastgelu_negative": 32.0,
+    "sigmoid": 2.4, "erf": 1.5, "softplus": 1.8, "pow": 0.51, "silu": 3.2, "mish": 4.4,
+    "gelu_positive": 6.5, "gelu_negative": 16.0, "fastgelu_positive": 2.6, "fastgelu_negative": 36.0,
 }  # fmt: skip
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.5, 88.0, -104.0, 1e-40, 3.4e38, -3.4e38, math.inf, -math.inf, math.nan]
@@ -46,7 +46,8 @@ def values(dtype: str, count: int = 1000) -> np.ndarray:
         edge = [0, 1, info.max, info.min]
         return np.concatenate([np.array(edge, dtype), small.astype(dtype), large])
     spread = rng.standard_normal(count) * 10.0 ** rng.integers(-6, 4, count)
-    return np.concatenate([SPECIAL, spread]).astype(dtype)
+    with np.errstate(over="ignore"):
+        return np.concatenate([SPECIAL, spread]).astype(dtype)
 
 
 def run_unary(lib: ctypes.CDLL, name: str, x: np.ndarray, p: float = 0.0, q: float = 0.0) -> np.ndarray:
@@ -99,7 +100,7 @@ def test_unary(name: str, dtype: str, lib: ctypes.CDLL) -> None:
     with np.errstate(all="ignore"):
         expected = PLAIN[name](x.astype(np.float64)).astype(dtype)
     rtol, atol = (4e-7, 1e-7) if dtype == "float32" else (4e-15, 1e-15)
-    np.testing.assert_allclose(run_unary(lib, name, x), expected, rtol, atol * (name == "gelu"))
+    np.testing.assert_allclose(run_unary(lib, name, x), expected, rtol, atol * (name in {"gelu", "hardswish"}))
 
 
 WITH_PARAMETERS: dict[str, tuple[float, float, Callable[..., np.ndarray]]] = {
@@ -135,14 +136,17 @@ def truncated_quotient(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Exact, by Python integers, wrapped to the dtype; 0 where y is 0."""
     info = np.iinfo(x.dtype)
     span = int(info.max) - int(info.min) + 1
-    exact = [0 if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) for a, b in zip(x.tolist(), y.tolist())]
+    exact = [
+        0 if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+        for a, b in zip(x.tolist(), y.tolist(), strict=True)
+    ]
     return np.array([(v - int(info.min)) % span + int(info.min) for v in exact], x.dtype)
 
 
 def wrapped_power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     info = np.iinfo(x.dtype)
     span = int(info.max) - int(info.min) + 1
-    exact = [pow(a, b, span) for a, b in zip(x.tolist(), y.tolist())]
+    exact = [pow(a, b, span) for a, b in zip(x.tolist(), y.tolist(), strict=True)]
     return np.array([(v - int(info.min)) % span + int(info.min) for v in exact], x.dtype)
 
 
@@ -171,7 +175,9 @@ def test_integer_arithmetic_wraps_and_never_traps(name: str, dtype: str, lib: ct
 def test_integer_power_and_shifts(dtype: str, lib: ctypes.CDLL) -> None:
     x = values(dtype)
     y = np.arange(x.size).astype(np.int64) % 70
-    np.testing.assert_array_equal(run_binary(lib, "integer", "pow", x, y.astype(dtype)), wrapped_power(x, y.astype(dtype)))
+    np.testing.assert_array_equal(
+        run_binary(lib, "integer", "pow", x, y.astype(dtype)), wrapped_power(x, y.astype(dtype))
+    )
     bits = np.iinfo(dtype).bits
     inside = np.where(y < bits, y, 0).astype(dtype)
     left = np.where(y < bits, np.left_shift(x, inside), 0).astype(dtype)
@@ -262,8 +268,9 @@ def test_all_halves_and_bfloat16s_convert_both_ways(lib: ctypes.CDLL) -> None:
         wide = cast(lib, bits.view(small), np.dtype(np.float32))
         np.testing.assert_array_equal(wide, bits.view(small).astype(np.float32))
         np.testing.assert_array_equal(cast(lib, wide, small).astype(np.float32), wide)
-        between = np.concatenate([np.nextafter(wide, np.float32(s)) for s in (-np.inf, np.inf)] + [(wide[:-1] + wide[1:]) / 2])
         with np.errstate(all="ignore"):
+            neighbours = [np.nextafter(wide, np.float32(side)) for side in (-np.inf, np.inf)]
+            between = np.concatenate([*neighbours, wide[:-1] / 2 + wide[1:] / 2])
             expected = between.astype(small)
         np.testing.assert_array_equal(cast(lib, between, small).astype(np.float32), expected.astype(np.float32))
 

@@ -1,8 +1,10 @@
-// Two hand-made graphs, small enough to read, that use every part of the tables.
+// Hand-made graphs, small enough to read, that use every part of the tables.
 //
 // tiny_add: y[batch, 2*seq - 1, 4] and z[batch]:  y = x[batch, seq, 4] cut in two at seq (rows from seq on repeat the first
 //           ones) + w[4];  z = sum of a batch's y plus the bias b[batch].  A negative number in b[0] is a failure.
 // tiny_where: out[n] = a[n] if c[n] else 0, of doubles.
+// tiny_rules: r[n - m] = 0 of p[n, m], q[n + m] and an input [k] with a long name, where k = n, m is even and n >= 2; nothing but
+//             rules for shapes.
 
 #include "graph.h"
 
@@ -70,6 +72,31 @@ const char* where_run(const int64_t* s, const void* const* inputs, const void* c
   return nullptr;
 }
 
+template <class I>
+I rules_expression(int32_t index, const I* s) {
+  return index == 0 ? s[0] + s[1] : s[0] - s[1];
+}
+
+constexpr DimSpec p_dims[] = {symbol(0), symbol(1)};
+constexpr DimSpec q_dims[] = {expression(0)};
+constexpr DimSpec k_dims[] = {symbol(2)};
+constexpr DimSpec r_dims[] = {expression(1)};
+#define TEN_BYTES "\303\266\303\266\303\266\303\266\303\266"
+constexpr TensorSpec rules_inputs[] = {
+    {"p", 10, 2, p_dims},
+    {"q", 16, 1, q_dims},
+    {"x" TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES, 7, 1, k_dims}};
+constexpr TensorSpec rules_outputs[] = {{"r", 16, 1, r_dims}};
+constexpr SymbolSpec rules_symbols[] = {{"n", 0, INT64_MAX}, {"m", 0, INT64_MAX}, {"k", 0, INT64_MAX}};
+constexpr GuardSpec rules_guards[] = {{GuardSpec::equal, symbol(2), symbol(0), "node 'equal'"},
+                                      {GuardSpec::divisible, symbol(1), fixed(2), "node 'even'"},
+                                      {GuardSpec::at_least, symbol(0), fixed(2), "node 'two'"}};
+
+const char* rules_run(const int64_t* s, const void* const*, const void* const*, void* const* outputs, char*, Parallel) {
+  for (int64_t i = 0; i < s[0] - s[1]; ++i) static_cast<uint16_t*>(outputs[0])[i] = 0;
+  return nullptr;
+}
+
 constexpr GraphSpec tiny_add = {
     "tiny_add",  add_inputs,  2, add_weights, 1, add_outputs, 2, add_symbols, 2, add_guards, 2, add_expression<int64_t>,
     add_expression<MaybeInt>, add_scratch, add_run};
@@ -77,10 +104,14 @@ constexpr GraphSpec tiny_where = {
     "tiny_where", where_inputs, 2, nullptr, 0, where_outputs, 1, where_symbols, 1, nullptr, 0, nullptr,
     nullptr, [](const int64_t*) { return int64_t{0}; }, where_run};
 
+constexpr GraphSpec tiny_rules = {
+    "tiny_rules", rules_inputs, 3, nullptr, 0, rules_outputs, 1, rules_symbols, 3, rules_guards, 3, rules_expression<int64_t>,
+    rules_expression<MaybeInt>, [](const int64_t*) { return int64_t{0}; }, rules_run};
+
 }  // namespace
 
-extern const GraphSpec* const graph_specs[] = {&tiny_add, &tiny_where};
-extern const int32_t graph_spec_count = 2;
+extern const GraphSpec* const graph_specs[] = {&tiny_add, &tiny_where, &tiny_rules};
+extern const int32_t graph_spec_count = 3;
 extern const char* const domain_name = "ortisan.tiny";
 
 }  // namespace ortisan

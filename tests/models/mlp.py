@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import onnx
 
@@ -12,7 +14,7 @@ def mlp(*, sizes: tuple[int, ...] = (16, 32, 8), opset: int = 17, seed: int = 0)
     """Gemm and Relu per layer, dynamic batch; the last layer has no Relu."""
     rng = np.random.default_rng(seed)
     constants, lines, value = {}, [], "x"
-    for index, (inner, outer) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for index, (inner, outer) in enumerate(itertools.pairwise(sizes)):
         constants[f"w{index}"] = (rng.normal(size=(outer, inner)) / np.sqrt(inner)).astype(np.float32)
         constants[f"b{index}"] = rng.normal(size=outer).astype(np.float32)
         last = index == len(sizes) - 2

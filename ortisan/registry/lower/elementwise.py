@@ -23,8 +23,8 @@ def _from_table(row: Scalar) -> Callable[[Site], Value]:
 
 for _row in SCALARS.values():
     for _op_type in _row.onnx:
-        # consumed_inputs and broadcast belong to definitions before opset 6 and 7.
-        lowers(_op_type, since=6, attributes=())(_from_table(_row))
+        # The oldest definitions had attributes (broadcast, consumed_inputs), which are refused as not understood.
+        lowers(_op_type)(_from_table(_row))
 
 
 _WITH_PARAMS: dict[str, tuple[str, tuple[tuple[str, float], ...]]] = {

@@ -147,7 +147,8 @@ void copy_transposed(Context& c, int64_t count, CopyAxis* axes, int64_t row_axis
 
 }  // namespace detail
 
-// dst[sum i_a dst_stride_a] = src[sum i_a src_stride_a] over all indices i_a < extent_a; rank <= max_rank. The two must not overlap.
+// dst[sum i_a dst_stride_a] = src[sum i_a src_stride_a] over all indices i_a < extent_a; rank <= max_rank. The two must not
+// overlap.
 template <class E>
 void copy_nd(Context& c, int64_t rank, const int64_t* extent, const E* src, const int64_t* src_stride, E* dst,
              const int64_t* dst_stride) {

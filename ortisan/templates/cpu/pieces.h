@@ -7,7 +7,7 @@
 
 namespace ortisan {
 
-constexpr int64_t max_rank = 8;
+constexpr int64_t max_rank = 16;
 
 constexpr int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
 constexpr int64_t max_of(int64_t a, int64_t b) { return a > b ? a : b; }

@@ -14,6 +14,13 @@
 #include "pieces.h"
 #include "types.h"
 
+#define ORTISAN_PRAGMA(text) _Pragma(#text)
+#if defined(__clang__)
+#define ORTISAN_UNROLL(count) ORTISAN_PRAGMA(clang loop unroll_count(count))
+#else
+#define ORTISAN_UNROLL(count) ORTISAN_PRAGMA(GCC unroll count)
+#endif
+
 namespace ortisan {
 
 #if defined(__AVX512F__)
@@ -57,26 +64,26 @@ struct Tile {
     typedef U vector __attribute__((vector_size(lanes * sizeof(C))));
     typedef U unaligned __attribute__((vector_size(lanes * sizeof(C)), aligned(alignof(C)), may_alias));
     vector s[Rows][V];
-#pragma GCC unroll 12
+    ORTISAN_UNROLL(12)
     for (int64_t r = 0; r < Rows; ++r) {
-#pragma GCC unroll 4
+      ORTISAN_UNROLL(4)
       for (int64_t v = 0; v < V; ++v) s[r][v] = *reinterpret_cast<const unaligned*>(sums + r * ld_sums + v * lanes);
     }
-#pragma GCC unroll 4
+    ORTISAN_UNROLL(4)
     for (int64_t k = 0; k < K; ++k) {
       vector row[V];
-#pragma GCC unroll 4
+      ORTISAN_UNROLL(4)
       for (int64_t v = 0; v < V; ++v) row[v] = *reinterpret_cast<const unaligned*>(b + k * ldb + v * lanes);
-#pragma GCC unroll 12
+      ORTISAN_UNROLL(12)
       for (int64_t r = 0; r < Rows; ++r) {
         const U scale = static_cast<U>(a[r * lda + k]);
-#pragma GCC unroll 4
+        ORTISAN_UNROLL(4)
         for (int64_t v = 0; v < V; ++v) s[r][v] += scale * row[v];
       }
     }
-#pragma GCC unroll 12
+    ORTISAN_UNROLL(12)
     for (int64_t r = 0; r < Rows; ++r) {
-#pragma GCC unroll 4
+      ORTISAN_UNROLL(4)
       for (int64_t v = 0; v < V; ++v) *reinterpret_cast<unaligned*>(sums + r * ld_sums + v * lanes) = s[r][v];
     }
   }

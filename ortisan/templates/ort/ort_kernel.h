@@ -2,6 +2,10 @@
 // of threads may compute at once.
 #pragma once
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
 #include "array.h"
 #include "bind.h"
 #include "element_size.h"
@@ -47,24 +51,45 @@ struct ValueInfo {
   }
 };
 
+// Under AddressSanitizer a fence of forbidden bytes stands on both sides of the scratch block: ONNX Runtime's allocator takes
+// blocks out of larger ones, where nobody else would notice an overrun.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr size_t fence = 64;
+inline void forbid(const char* start, size_t bytes) { __asan_poison_memory_region(start, bytes); }
+inline void allow(const char* start, size_t bytes) { __asan_unpoison_memory_region(start, bytes); }
+#else
+constexpr size_t fence = 0;
+inline void forbid(const char*, size_t) {}
+inline void allow(const char*, size_t) {}
+#endif
+
 // One block of scratch memory for one call, on a cache line's boundary.
 struct Scratch {
   const OrtKernel& kernel;
   void* block = nullptr;
+  size_t size = 0;
+  char* data = nullptr;
 
   explicit Scratch(const OrtKernel& k) : kernel(k) {}
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
   ~Scratch() {
-    if (block != nullptr) succeeded(kernel.api, ort::allocator_free(kernel.api, kernel.allocator, block));
+    if (block == nullptr) return;
+    allow(data - fence, size + 2 * fence);
+    succeeded(kernel.api, ort::allocator_free(kernel.api, kernel.allocator, block));
   }
   ort::Status* reserve(int64_t bytes) {
-    if (bytes < 0 || bytes > INT64_MAX - 64)
+    constexpr int64_t more = 63 + 2 * fence;
+    if (bytes < 0 || bytes > INT64_MAX - more)
       return refuse(kernel.api, ort::invalid_argument, "%s: the inputs are too large", Name(kernel.graph.op).text);
-    return bytes == 0 ? nullptr : ort::allocator_alloc(kernel.api, kernel.allocator, static_cast<size_t>(bytes) + 63, &block);
-  }
-  char* data() const {
-    return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(block) + 63) & ~static_cast<uintptr_t>(63));
+    if (bytes == 0) return nullptr;
+    size = static_cast<size_t>(bytes);
+    if (auto* status = ort::allocator_alloc(kernel.api, kernel.allocator, size + more, &block)) return status;
+    if (block == nullptr) return out_of_memory(kernel.api, kernel.graph.op);
+    data = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(block) + fence + 63) & ~static_cast<uintptr_t>(63));
+    forbid(data - fence, fence);
+    forbid(data + size, fence);
+    return nullptr;
   }
 };
 
@@ -210,7 +235,7 @@ inline ort::Status* OrtKernel::compute(ort::KernelContext* context) const {
   Scratch scratch(*this);
   if (auto* status = scratch.reserve(graph.scratch_bytes(call.symbols.items))) return status;
   SessionPool pool{api, context};
-  const char* failure = graph.run(call.symbols.items, call.inputs.items, weights.items, call.outputs.items, scratch.data(),
+  const char* failure = graph.run(call.symbols.items, call.inputs.items, weights.items, call.outputs.items, scratch.data,
                                   pool.handle());
   if (pool.status != nullptr) return pool.status;
   return failure == nullptr ? nullptr : refuse(api, ort::runtime_exception, "%s: %s", Name(graph.op).text, failure);

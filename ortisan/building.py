@@ -1,0 +1,196 @@
+"""build: compile, generate, convert, verify and time, into one artifact folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from ortisan.codegen.isa import missing_features
+from ortisan.compilation import Compilation, Options, Target
+from ortisan.converter.load import load_model
+from ortisan.converter.save import save_with_external_data
+from ortisan.converter.selection import Between, Selectors
+from ortisan.describe import describe_compilation, reasons_in_short
+from ortisan.errors import OptionError, UnsupportedError
+from ortisan.facade import Model, Progress, build_sources, compile_with, give_back, render_sources, substitute_ops
+from ortisan.giveback import find_slower, slower_reason
+from ortisan.runtime.artifact import Artifact, open_artifact, open_compiled
+from ortisan.runtime.bench import Bench, time_pair
+from ortisan.runtime.engine import as_file, onnxruntime, open_session, quiet_options
+from ortisan.runtime.folder import check_replaceable, staged_folder, write_files
+from ortisan.runtime.manifest import MANIFEST, file_facts, folder_hash, write_manifest
+from ortisan.runtime.samples import Case, Sampler
+from ortisan.runtime.source_model import describe_source
+from ortisan.runtime.verify import Inputs, Verification, make_cases, read_inputs, verify_session
+
+Keep: TypeAlias = Literal["faster", "all"]
+Say: TypeAlias = "Callable[[str], None]"
+
+
+def build(
+    model: Model,
+    folder: str | os.PathLike[str],
+    *,
+    target: str = "cpu",
+    dims: Mapping[str, int | tuple[int, int]] | None = None,
+    include: Selectors = None,
+    exclude: Selectors = None,
+    between: Between = None,
+    whole_graph: bool = False,
+    name: str | None = None,
+    keep: Keep = "faster",
+    verify: bool = True,
+    inputs: Inputs = None,
+    sources_only: bool = False,
+    on_progress: Progress = None,
+) -> Artifact:
+    """Compiles a model into an artifact folder that stock ONNX Runtime runs. Keywords as in `compile`, and:
+
+    `keep="faster"` gives subgraphs that are slower than ONNX Runtime back to it, `keep="all"` does not. `verify=False`
+    skips the comparison with ONNX Runtime. `inputs` are the inputs to verify and time with, when samples won't do: a
+    mapping, several, or an .npz file. `sources_only=True` writes the sources and the converted model and builds
+    nothing. When anything fails, `folder` is as it was before.
+    """
+    place = Path(folder)
+    check_replaceable(place)
+    if keep not in ("faster", "all"):
+        raise OptionError(f"keep must be 'faster' or 'all', not {keep!r}")
+    options = Options(Target.parse(target), dict(dims or {}), include, exclude, between, whole_graph, name)
+    say = on_progress or (lambda _: None)
+    if not sources_only and (verify or keep == "faster"):
+        onnxruntime()
+    compiled = compile_with(model, options, on_progress)
+    if not compiled.ops:
+        raise UnsupportedError(f"nothing in '{compiled.name}' can be compiled:\n{reasons_in_short(compiled.left_out)}")
+    job = _Job(model, options.dims, inputs, keep, verify, sources_only, say)
+    with staged_folder(place) as staged:
+        manifest, verification, bench = _fill(staged, compiled, job)
+        write_manifest(staged, manifest)
+    return replace(open_artifact(place), verification=verification, bench=bench)
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """What the steps of a build share."""
+
+    model: Model
+    dims: Mapping[str, int | tuple[int, int]]
+    inputs: Inputs
+    keep: Keep
+    verify: bool
+    sources_only: bool
+    say: Say
+
+    def timed_cases(self) -> Iterable[Case]:
+        if self.inputs is not None:
+            return [Case("given inputs", feeds) for feeds in read_inputs(self.inputs)[:1]]
+        return Sampler(self.model, self.dims).timed()
+
+
+_Filled: TypeAlias = "tuple[dict[str, Any], Verification | None, Bench | None]"
+
+
+def _fill(staged: Path, compiled: Compilation, job: _Job) -> _Filled:
+    """Writes everything but the manifest, and returns that."""
+    manifest = _write(staged, compiled, job)
+    isa = compiled.target.isa
+    lacking = missing_features(isa) if isa is not None else ()
+    if job.sources_only or lacking:
+        note = f"this machine lacks {', '.join(lacking)}" if lacking else "only the sources were written"
+        return manifest | {"verification": None, "bench": None, "not_run": note}, None, None
+    verification = _verify(staged, manifest, job) if job.verify else None
+    given_back: list[str] = []
+    bench = None
+    while job.keep == "faster" and compiled.ops:
+        reasons, bench = _find_slower(staged, compiled, manifest, job, first=not given_back)
+        if not reasons:
+            break
+        given_back += [f"{compiled.ops[index]}: {reason}" for index, reason in reasons.items()]
+        compiled, bench = give_back(compiled, reasons), None
+        _clear(staged)
+        manifest = _write(staged, compiled, job)
+        verification = _verify(staged, manifest, job) if job.verify and compiled.ops else verification
+    if bench is None and compiled.ops:
+        bench = _bench(staged, manifest, job)
+    measured = {
+        "given_back": given_back,
+        "verification": verification.to_json() if verification else None,
+        "bench": bench.to_json() if bench else None,
+    }
+    return manifest | measured, verification, bench
+
+
+def _write(staged: Path, compiled: Compilation, job: _Job) -> dict[str, Any]:
+    """Writes the model, the library and the sources. Without any op left, the model is the caller's own."""
+    name = compiled.name
+    library, compiler = None, None
+    if compiled.ops:
+        library = f"lib{name}.so"
+        if job.sources_only:
+            sources = render_sources(compiled)
+        else:
+            sources, built = build_sources(compiled, on_progress=job.say)
+            compiler = built.compiler
+            write_files(staged, {library: built.library.read_bytes()})
+        write_files(staged / "src", sources)
+    job.say("writing the model")
+    save_with_external_data(substitute_ops(compiled) if compiled.ops else load_model(job.model), staged, name)
+    names = sorted(file.name for file in staged.iterdir() if file.is_file() and file.name != MANIFEST)
+    written = {
+        "model": f"{name}.onnx",
+        "library": library,
+        "source": describe_source(job.model),
+        "files": file_facts(staged, names),
+        "sources_sha256": folder_hash(staged / "src") if compiled.ops else None,
+        "compiler": compiler,
+        "onnxruntime": None if job.sources_only else onnxruntime().__version__,
+    }
+    return describe_compilation(compiled) | written
+
+
+def _clear(staged: Path) -> None:
+    for item in list(staged.iterdir()):
+        if item.is_dir():
+            shutil.rmtree(item)
+        else:
+            item.unlink()
+
+
+def _staged_artifact(staged: Path, manifest: Mapping[str, Any]) -> Artifact:
+    write_manifest(staged, manifest)
+    return open_artifact(staged)
+
+
+def _verify(staged: Path, manifest: Mapping[str, Any], job: _Job) -> Verification:
+    job.say("verifying against ONNX Runtime")
+    session = open_compiled(_staged_artifact(staged, manifest), quiet_options())
+    return verify_session(session, job.model, make_cases(job.model, job.inputs, job.dims)).check()
+
+
+def _bench(staged: Path, manifest: Mapping[str, Any], job: _Job) -> Bench:
+    job.say("timing against ONNX Runtime")
+    compiled = open_compiled(_staged_artifact(staged, manifest), quiet_options())
+    with as_file(job.model) as path:
+        stock = open_session(path, quiet_options())
+        return time_pair(compiled, stock, job.timed_cases())
+
+
+def _find_slower(
+    staged: Path, compiled: Compilation, manifest: Mapping[str, Any], job: _Job, *, first: bool
+) -> tuple[dict[int, str], Bench | None]:
+    """Subgraphs to give back, and the timing of the whole model when that decided.
+
+    Several subgraphs are timed one by one, once; what remains has to be faster as a whole, because a cut has its price.
+    """
+    if len(compiled.ops) > 1 and first:
+        job.say("timing each subgraph against ONNX Runtime")
+        reasons = find_slower(compiled, staged / manifest["library"], job.timed_cases())
+        if reasons:
+            return reasons, None
+    bench = _bench(staged, manifest, job)
+    reason = slower_reason(bench.compiled.median, bench.ort.median)
+    return (dict.fromkeys(range(len(compiled.ops)), reason) if reason else {}), bench

@@ -1,0 +1,241 @@
+"""The commands, and what happens when one fails."""
+
+from __future__ import annotations
+
+import functools
+import signal
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, ParamSpec, TypeVar
+
+import typer
+
+from ortisan._version import __version__
+from ortisan.cli import options, reports
+from ortisan.cli.screen import phases, say, show_error, write_json
+from ortisan.errors import ArtifactError, OrtisanError
+
+_INTERRUPTED = 130
+_TERMINATED = 143
+_WIDTH = 80
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+app = typer.Typer(
+    name="ortisan",
+    help="Compile ONNX graphs into native ONNX Runtime custom ops.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _WIDTH},
+)
+
+
+def main() -> int:
+    """Runs the tool on the process' arguments; the exit code is 0, 1 (an error), 2 (bad usage), 130 (interrupted)."""
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        app(prog_name="ortisan")
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else int(done.code is not None)
+    return 0
+
+
+def _terminate(signum: int, frame: Any) -> None:
+    """Ends as an interrupt does, so that nothing half-made stays behind."""
+    raise SystemExit(_TERMINATED)
+
+
+def _tidy(command: Callable[P, R]) -> Callable[P, R]:
+    """Errors become one message and exit code 1; an interrupt becomes exit code 130."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except OrtisanError as error:
+            show_error(str(error))
+            raise SystemExit(1) from error
+        except KeyboardInterrupt as error:
+            show_error("interrupted; nothing was left behind")
+            raise SystemExit(_INTERRUPTED) from error
+
+    return run
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        say(f"ortisan {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def start(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Compile ONNX graphs into native ONNX Runtime custom ops."""
+
+
+@app.command()
+@_tidy
+def build(
+    model: options.Model,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The artifact folder to write.")],
+    target: options.Target = "cpu",
+    dim: options.Dim = [],  # noqa: B006 - typer copies it
+    include: options.Include = [],  # noqa: B006
+    exclude: options.Exclude = [],  # noqa: B006
+    between: options.Between = None,
+    whole_graph: options.WholeGraph = False,
+    keep: Annotated[
+        str, typer.Option(metavar="faster|all", help="faster: give back to ONNX Runtime what it runs faster.")
+    ] = "faster",
+    name: options.Name = None,
+    inputs: options.Inputs = None,
+    sources_only: Annotated[bool, typer.Option("--sources-only", help="Write the C++ sources, build nothing.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Compile a model into an artifact folder, verify it and time it."""
+    import ortisan
+
+    chosen = options.selection(dim, include, exclude, between, whole_graph)
+    with phases(json) as phase:
+        artifact = ortisan.build(
+            model,
+            output,
+            target=target,
+            keep=keep,  # type: ignore[arg-type]  # build checks it
+            name=name,
+            inputs=inputs,
+            sources_only=sources_only,
+            on_progress=phase,
+            **chosen,
+        )
+    if json:
+        write_json({"folder": str(artifact.folder), **artifact.manifest})
+    else:
+        reports.show_artifact(artifact)
+
+
+@app.command()
+@_tidy
+def inspect(
+    model: options.Model,
+    target: options.Target = "cpu",
+    dim: options.Dim = [],  # noqa: B006
+    include: options.Include = [],  # noqa: B006
+    exclude: options.Exclude = [],  # noqa: B006
+    between: options.Between = None,
+    whole_graph: options.WholeGraph = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Also say why near matches of patterns failed.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Show what would be compiled, what not and why. Builds nothing."""
+    from ortisan.inspection import inspect_model
+
+    chosen = options.selection(dim, include, exclude, between, whole_graph)
+    with phases(json) as phase:
+        inspection = inspect_model(model, target=target, on_progress=phase, **chosen)
+    if json:
+        write_json(inspection.to_json())
+    else:
+        reports.show_inspection(inspection, explain=explain)
+
+
+@app.command()
+@_tidy
+def verify(
+    folder: options.Folder,
+    model: options.SourceModel = None,
+    inputs: options.Inputs = None,
+    per_node: Annotated[bool, typer.Option("--per-node", help="Name the first value that departs.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Compare an artifact with ONNX Runtime. Exits with 1 when they disagree."""
+    from ortisan import examine
+
+    with phases(json) as phase:
+        phase("verifying against ONNX Runtime")
+        checked = examine.verify(folder, model=model, inputs=inputs, per_node=per_node)
+    if json:
+        found = checked.departure.to_json() if checked.departure else None
+        write_json({**checked.verification.to_json(), "departure": found})
+    else:
+        reports.show_verification(checked.verification)
+        if per_node:
+            say(f"First departure: {checked.departure or 'none'}")
+    checked.verification.check()
+
+
+@app.command()
+@_tidy
+def bench(
+    folder: options.Folder,
+    against: Annotated[str, typer.Option(metavar="ort", help="What to time against.")] = "ort",
+    threads: Annotated[int | None, typer.Option(help="Threads inside an op; all cores if not given.")] = None,
+    runs: Annotated[int | None, typer.Option(help="Runs of each side; two seconds' worth if not given.")] = None,
+    model: options.SourceModel = None,
+    inputs: options.Inputs = None,
+    json: options.Json = False,
+) -> None:
+    """Time an artifact against stock ONNX Runtime, run by run in turn."""
+    from ortisan import examine
+
+    with phases(json) as phase:
+        phase("timing against ONNX Runtime")
+        result = examine.bench(folder, model=model, inputs=inputs, threads=threads, runs=runs, against=against)
+    if json:
+        write_json(result.to_json())
+    else:
+        reports.show_benches([result])
+
+
+@app.command()
+@_tidy
+def doctor(json: options.Json = False) -> None:
+    """Show what is installed, what is missing and how to get it."""
+    from ortisan.doctor import examine_machine
+
+    findings = examine_machine()
+    if json:
+        write_json([vars(finding) for finding in findings])
+    else:
+        reports.show_findings(findings)
+    if any(finding.state == "missing" for finding in findings):
+        raise SystemExit(1)
+
+
+@app.command()
+@_tidy
+def demo(
+    small: Annotated[bool, typer.Option("--small", help="Two narrow layers: a quick look.")] = False,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where to write.")] = Path("build/demo"),
+    json: options.Json = False,
+) -> None:
+    """Make a BERT encoder, compile it, verify it and time it."""
+    from ortisan.demo import run_demo
+
+    with tempfile.TemporaryDirectory(prefix="ortisan-demo-") as spare:
+        folder = output if _writable(output) else Path(spare)
+        with phases(json) as phase:
+            result = run_demo(folder, small=small, on_progress=phase)
+        if json:
+            write_json(result.to_json())
+        else:
+            reports.show_demo(result, kept=folder == output)
+
+
+def _writable(folder: Path) -> bool:
+    from ortisan.runtime.folder import check_replaceable
+
+    try:
+        check_replaceable(folder / "bert")
+    except ArtifactError:
+        return False
+    return True

@@ -1,0 +1,73 @@
+"""Options that several commands share, and the reading of their values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from ortisan.errors import OptionError
+
+Model: TypeAlias = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file.", show_default=False)]
+Folder: TypeAlias = Annotated[Path, typer.Argument(metavar="DIR", help="An artifact folder.", show_default=False)]
+Target: TypeAlias = Annotated[
+    str, typer.Option(help="cpu, or cpu:LEVEL for another machine (x86-64-v3, aarch64, ...).")
+]
+Dim: TypeAlias = Annotated[
+    list[str], typer.Option(metavar="NAME=N|LOW:HIGH", help="Fix or bound a symbolic dim: batch=1, seq=1:512.")
+]
+Include: TypeAlias = Annotated[
+    list[str], typer.Option(metavar="NODE|OP", help="Compile these nodes or op types only; layer_ann:PREFIX too.")
+]
+Exclude: TypeAlias = Annotated[list[str], typer.Option(metavar="NODE|OP", help="Leave these nodes or op types alone.")]
+Between: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="IN,..:OUT,..", help="Compile what lies between these values only.")
+]
+WholeGraph: TypeAlias = Annotated[bool, typer.Option("--whole-graph", help="Compile everything, or say what can't be.")]
+Name: TypeAlias = Annotated[str | None, typer.Option(help="Name of the op and of the files; the model's if not given.")]
+Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+SourceModel: TypeAlias = Annotated[
+    Path | None, typer.Option("--model", metavar="FILE", help="The model it was built from, if that has moved.")
+]
+Inputs: TypeAlias = Annotated[
+    Path | None, typer.Option(metavar="FILE.npz", help="Inputs to use in place of samples: one array per input.")
+]
+
+
+def read_dims(texts: Sequence[str]) -> dict[str, int | tuple[int, int]]:
+    """{"batch": 1, "seq": (1, 512)} of "batch=1" and "seq=1:512"."""
+    dims: dict[str, int | tuple[int, int]] = {}
+    for text in texts:
+        match = re.fullmatch(r"(.+)=(\d+)(?::(\d+))?", text.strip())
+        if match is None:
+            raise OptionError(f"--dim '{text}' is not of the form NAME=N or NAME=LOW:HIGH, as in batch=1 or seq=1:512")
+        name, low, high = match.groups()
+        dims[name] = int(low) if high is None else (int(low), int(high))
+    return dims
+
+
+def read_between(text: str | None) -> tuple[list[str], list[str]] | None:
+    """Names of values on both sides of the colon; "::" is part of a name, as exporters write it."""
+    if text is None:
+        return None
+    sides = re.split(r"(?<!:):(?!:)", text)
+    names = [[name.strip() for name in side.split(",") if name.strip()] for side in sides]
+    if len(names) != 2 or not all(names):
+        raise OptionError(f"--between '{text}' is not of the form IN,IN:OUT,OUT with names of values")
+    return names[0], names[1]
+
+
+def selection(
+    dim: Sequence[str], include: Sequence[str], exclude: Sequence[str], between: str | None, whole_graph: bool
+) -> dict[str, Any]:
+    """The keywords of `compile` that say what to compile."""
+    return {
+        "dims": read_dims(dim),
+        "include": list(include) or None,
+        "exclude": list(exclude) or None,
+        "between": read_between(between),
+        "whole_graph": whole_graph,
+    }

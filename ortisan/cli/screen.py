@@ -1,0 +1,73 @@
+"""What a person sees: results on stdout, progress and errors on stderr. With --json, stdout is JSON and nothing else."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from ortisan.runtime.manifest import plain
+
+
+def out() -> Console:
+    return Console(highlight=False, soft_wrap=False)
+
+
+def err() -> Console:
+    return Console(stderr=True, highlight=False)
+
+
+@contextmanager
+def phases(as_json: bool) -> Iterator[Callable[[str], None]]:
+    """Gives a function that names the phase that begins; shown on a terminal only, and gone afterwards."""
+    console = err()
+    if as_json or not console.is_terminal:
+        yield lambda _: None
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("starting", total=None)
+        yield lambda text: progress.update(task, description=escape(text))
+
+
+def write_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(plain(value), indent=2) + "\n")
+
+
+def show_error(message: str) -> None:
+    text = Text("error: ", style="bold red")
+    err().print(text.append(message, style="not bold default"), soft_wrap=True)
+
+
+def table(*columns: str, right: tuple[int, ...] = ()) -> Table:
+    """A plain table that fits 80 columns; the columns numbered in `right` hold numbers."""
+    result = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for index, name in enumerate(columns):
+        result.add_column(name, justify="right" if index in right else "left", overflow="fold")
+    return result
+
+
+def row(target: Table, *cells: object) -> None:
+    """Adds a row; text of models is text, never markup."""
+    target.add_row(*(Text(str(cell)) for cell in cells))
+
+
+def say(text: str = "") -> None:
+    out().print(Text(text))
+
+
+def number(value: float) -> str:
+    """An error figure, short."""
+    return "-" if value != value else f"{value:.2e}" if value else "0"
+
+
+def plural(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,108 @@
+"""What a manifest says of a compilation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ortisan._version import __version__
+from ortisan.codegen.cpu.plan import GraphPlan
+from ortisan.compilation import Compilation, Options
+from ortisan.converter.partition import LeftOut, Subgraph
+from ortisan.flops import compiled_share
+from ortisan.registry.dims import evaluate, symbols_of
+from ortisan.registry.graph import Graph
+from ortisan.runtime.manifest import FORMAT
+
+_TYPICAL_DIM = 64
+
+
+def describe_compilation(compiled: Compilation) -> dict[str, Any]:
+    """The part of the manifest that does not depend on the build."""
+    isa = compiled.target.isa
+    return {
+        "format": FORMAT,
+        "ortisan": __version__,
+        "name": compiled.name,
+        "target": str(compiled.target),
+        "isa": isa.name if isa is not None else None,
+        "cpu_features": list(isa.features) if isa is not None else [],
+        "domain": compiled.domain,
+        "ops": [
+            _describe_op(op, subgraph, plan)
+            for op, subgraph, plan in zip(compiled.ops, compiled.partition.subgraphs, compiled.plans, strict=True)
+        ],
+        "options": describe_options(compiled.options),
+        "compiled_nodes": sum(len(subgraph.nodes) for subgraph in compiled.partition.subgraphs),
+        "flops_share": round(compiled_share(compiled), 6),
+        "left_out": group_left_out(compiled.left_out),
+        "op_counts": dict(sorted(compiled.op_counts().items())),
+    }
+
+
+def describe_options(options: Options) -> dict[str, Any]:
+    """The keywords of `compile`; selectors that are functions can't be written down."""
+    return {
+        "dims": {name: list(bound) if isinstance(bound, tuple) else bound for name, bound in options.dims.items()},
+        "include": _selectors(options.include),
+        "exclude": _selectors(options.exclude),
+        "between": _between(options.between),
+        "whole_graph": options.whole_graph,
+    }
+
+
+def _selectors(selectors: Any) -> list[str] | None:
+    if selectors is None:
+        return None
+    listed = [selectors] if isinstance(selectors, str) or callable(selectors) else list(selectors)
+    return [selector if isinstance(selector, str) else "<function>" for selector in listed]
+
+
+def _between(between: Any) -> list[list[str]] | None:
+    return None if between is None else [[names] if isinstance(names, str) else list(names) for names in between]
+
+
+def _describe_op(op: str, subgraph: Subgraph, plan: GraphPlan) -> dict[str, Any]:
+    graph = subgraph.graph
+    return {
+        "op": op,
+        "onnx_nodes": len(subgraph.nodes),
+        "graph_nodes": len(graph.nodes),
+        "kernels": len(plan.kernels),
+        "inputs": {value.name: str(value.type) for value in graph.inputs},
+        "outputs": {name: str(value.type) for name, value in zip(graph.output_names, graph.outputs, strict=True)},
+        "symbols": {name: _bounds(graph, name) for name in graph.symbols},
+        "weight_bytes": sum(plan.packed_sizes()),
+        "scratch_bytes": {f"every symbol {_TYPICAL_DIM}": _scratch_bytes(plan)},
+    }
+
+
+def _bounds(graph: Graph, symbol: str) -> list[int | None]:
+    low, high = graph.bounds.get(symbol, (0, None))
+    return [low, high]
+
+
+def _scratch_bytes(plan: GraphPlan) -> int:
+    sizes = [[_number(size) for size in slot.sizes] for slot in plan.memory.slots]
+    return sum(max(slot, default=0) for slot in sizes)
+
+
+def _number(dim: Any) -> int:
+    return evaluate(dim, dict.fromkeys(symbols_of(dim), _TYPICAL_DIM))
+
+
+def group_left_out(left_out: Sequence[LeftOut]) -> list[dict[str, Any]]:
+    """Nodes with the same op and the same reason together, the largest group first."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for left in left_out:
+        groups.setdefault((left.op_type, left.reason), []).append(left.node)
+    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    return [{"op_type": op, "reason": reason, "nodes": nodes} for (op, reason), nodes in ordered]
+
+
+def reasons_in_short(left_out: Sequence[LeftOut], most: int = 5) -> str:
+    """The reasons that keep most nodes out, one per line."""
+    groups: Sequence[Mapping[str, Any]] = group_left_out(left_out)
+    lines = [f"  {len(group['nodes'])} x {group['op_type']}: {group['reason']}" for group in groups[:most]]
+    more = len(groups) - most
+    return "\n".join(lines + ([f"  and {more} more reasons"] if more > 0 else []))

@@ -1,0 +1,80 @@
+"""verify and bench of an artifact folder: the compiled model against ONNX Runtime on the model it was built from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ortisan.departure import Departure, find_departure
+from ortisan.errors import OptionError
+from ortisan.runtime.artifact import Artifact, open_artifact, open_compiled
+from ortisan.runtime.bench import Bench, check_rivals, time_pair
+from ortisan.runtime.engine import as_file, onnxruntime, open_session, quiet_options
+from ortisan.runtime.manifest import Manifest
+from ortisan.runtime.samples import Case, Sampler
+from ortisan.runtime.source_model import find_source
+from ortisan.runtime.verify import Inputs, Verification, make_cases, read_inputs, verify_session
+
+Dims = Mapping[str, int | tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What `verify` found; `departure` is the first op-graph value that is off, where that was asked for."""
+
+    verification: Verification
+    departure: Departure | None = None
+
+
+def recorded_dims(manifest: Manifest) -> dict[str, int | tuple[int, int]]:
+    dims = (manifest.get("options") or {}).get("dims") or {}
+    return {name: tuple(bound) if isinstance(bound, list) else bound for name, bound in dims.items()}
+
+
+def verify(
+    folder: str | os.PathLike[str] | Artifact,
+    *,
+    model: Any = None,
+    inputs: Inputs = None,
+    dims: Dims | None = None,
+    per_node: bool = False,
+) -> Checked:
+    """Compares all outputs on several sets of inputs; a difference is in the result, not an error.
+
+    `model` is needed when the artifact was built from a model in memory or from a file that is gone. `per_node` also
+    runs the compiled graphs value by value.
+    """
+    onnxruntime()
+    artifact = open_artifact(folder)
+    source = find_source(artifact.manifest, artifact.folder, model)
+    limits = dims if dims is not None else recorded_dims(artifact.manifest)
+    session = open_compiled(artifact, quiet_options())
+    found = verify_session(session, source, make_cases(source, inputs, limits))
+    departure = find_departure(artifact, source, make_cases(source, inputs, limits)) if per_node else None
+    return Checked(found, departure)
+
+
+def bench(
+    folder: str | os.PathLike[str] | Artifact,
+    *,
+    model: Any = None,
+    inputs: Inputs = None,
+    threads: int | None = None,
+    runs: int | None = None,
+    against: str = "ort",
+) -> Bench:
+    """Times the artifact against stock ONNX Runtime, run by run in turn."""
+    check_rivals(against)
+    for what, number in (("threads", threads), ("runs", runs)):
+        if number is not None and number < 1:
+            raise OptionError(f"{what} must be at least 1, not {number}")
+    artifact = open_artifact(folder)
+    source = find_source(artifact.manifest, artifact.folder, model)
+    compiled = open_compiled(artifact, quiet_options(threads=threads))
+    cases = (Case("given inputs", feeds) for feeds in read_inputs(inputs)[:1])
+    timed = cases if inputs is not None else Sampler(source, recorded_dims(artifact.manifest)).timed()
+    with as_file(source) as path:
+        stock = open_session(path, quiet_options(threads=threads))
+        return time_pair(compiled, stock, timed, threads=threads, runs=runs)

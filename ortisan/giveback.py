@@ -1,0 +1,104 @@
+"""keep="faster": finds the compiled subgraphs that are slower than ONNX Runtime on the same nodes."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx_ir as ir
+
+from ortisan.compilation import Compilation
+from ortisan.converter.partition import Subgraph, boundary
+from ortisan.converter.save import save_with_external_data
+from ortisan.converter.substitute import substitute
+from ortisan.errors import OptionError
+from ortisan.facade import substitute_ops
+from ortisan.registry.dtypes import Array
+from ortisan.runtime.bench import interleave
+from ortisan.runtime.engine import Feeds, RunFailed, open_session, quiet_options, register, run
+from ortisan.runtime.samples import Case
+
+_CLEARLY = 1.05
+"""Times ONNX Runtime's time from which a subgraph counts as slower: below is noise."""
+
+
+def slower_reason(ours: float, theirs: float) -> str | None:
+    """Why a subgraph is given back, or None when it is not clearly slower."""
+    if ours <= _CLEARLY * theirs:
+        return None
+    return f"slower than ONNX Runtime: {ours / theirs:.2f} times its time"
+
+
+def find_slower(compiled: Compilation, library: Path, cases: Iterable[Case]) -> dict[int, str]:
+    """Index of a subgraph -> why it is given back. Each is timed on its own, on the values it gets in the model."""
+    plain, converted = substitute(compiled.model, ()), substitute_ops(compiled)
+    reasons: dict[int, str] = {}
+    with tempfile.TemporaryDirectory(prefix="ortisan-timing-") as folder:
+        values = boundary_values(plain, compiled.partition.subgraphs, cases, Path(folder))
+        for index, subgraph in enumerate(compiled.partition.subgraphs):
+            place = Path(folder, str(index))
+            place.mkdir()
+            sides = _extract(plain, converted, subgraph, place)
+            reason = slower_reason(*_time(sides, library, values))
+            if reason is not None:
+                reasons[index] = reason
+    return reasons
+
+
+def boundary_values(
+    plain: ir.Model, subgraphs: Sequence[Subgraph], cases: Iterable[Case], folder: Path
+) -> Mapping[str, Array]:
+    """What flows into each subgraph when the model runs on the first of the inputs that it accepts."""
+    model = plain.clone()
+    outputs = {value.name for value in model.graph.outputs} | {value.name for value in model.graph.inputs}
+    made = {value.name: value for node in model.graph for value in node.outputs}
+    wanted = dict.fromkeys(value.name for subgraph in subgraphs for value in boundary(subgraph.nodes)[0])
+    model.graph.outputs.extend(made[name] for name in wanted if name in made and name not in outputs)
+    save_with_external_data(model, folder, "whole")
+    session = open_session(folder / "whole.onnx", quiet_options(optimizations="none"))
+    names = [output.name for output in session.get_outputs()]
+    failure: RunFailed | None = None
+    for case in cases:
+        try:
+            results = run(session, case.feeds)
+        except RunFailed as failed:
+            failure = failed
+            continue
+        return {**case.feeds, **dict(zip(names, results, strict=True))}
+    raise OptionError(
+        f"the model runs on none of the sample inputs ({failure}); give inputs (inputs=), or build with keep='all'"
+    )
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A subgraph as a model of its own."""
+
+    path: Path
+    inputs: tuple[str, ...]
+
+
+def _extract(plain: ir.Model, converted: ir.Model, subgraph: Subgraph, folder: Path) -> tuple[_Side, _Side]:
+    """The custom op, and the nodes it stands for."""
+    read, written = boundary(subgraph.nodes)
+    sides = []
+    for name, model, values in (("ours", converted, subgraph.inputs), ("theirs", plain, read)):
+        inputs = [value.name or "" for value in values]
+        graph = ir.convenience.extract(model.graph, inputs, [value.name or "" for value in written])
+        part = ir.Model(graph, ir_version=model.ir_version)
+        part.opset_imports.update(model.opset_imports)
+        save_with_external_data(part, folder, name)
+        sides.append(_Side(folder / f"{name}.onnx", tuple(inputs)))
+    return sides[0], sides[1]
+
+
+def _time(sides: tuple[_Side, _Side], library: Path, values: Feeds) -> tuple[float, float]:
+    """Medians in milliseconds."""
+    settings = [quiet_options(), quiet_options()]
+    register(settings[0], library.absolute())
+    sessions = [open_session(side.path, options) for side, options in zip(sides, settings, strict=True)]
+    ours, theirs = interleave(sessions, [{name: values[name] for name in side.inputs} for side in sides])
+    return statistics.median(ours), statistics.median(theirs)

@@ -1,0 +1,115 @@
+"""An artifact folder, opened: what is in it, and a session that runs it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ortisan.errors import ArtifactError
+from ortisan.runtime.bench import Bench
+from ortisan.runtime.engine import onnxruntime, open_session, register
+from ortisan.runtime.manifest import Manifest, read_manifest, sha256
+from ortisan.runtime.verify import Verification
+
+_HASHED_BYTES = 64 << 20
+"""Files up to this size are checked by their hash when a session is opened, larger ones by their size."""
+
+
+@dataclass(frozen=True, eq=False)
+class Artifact:
+    """A converted model and the library of its custom ops. `ortisan.load(artifact.folder)` runs it."""
+
+    folder: Path
+    name: str
+    model: Path
+    library: Path | None
+    """None when nothing was compiled, because ONNX Runtime was faster at all of it."""
+    domain: str
+    ops: tuple[str, ...]
+    manifest: Manifest = field(repr=False)
+    verification: Verification | None = None
+    """What `build` found, as long as the artifact is that of `build`; `manifest` keeps the figures."""
+    bench: Bench | None = None
+
+    @property
+    def given_back(self) -> tuple[str, ...]:
+        """Why compiled subgraphs were left to ONNX Runtime after all."""
+        return tuple(self.manifest.get("given_back", ()))
+
+    def __repr__(self) -> str:
+        facts = [f"{len(self.ops)} custom op{'' if len(self.ops) == 1 else 's'}"]
+        if not self.ops:
+            facts = ["nothing compiled: ONNX Runtime is faster"]
+        facts += [f"{len(self.given_back)} given back"] if self.ops and self.given_back else []
+        if self.verification is not None:
+            facts.append(f"max abs error {self.verification.max_abs:.2g}")
+        if self.bench is not None:
+            facts.append(f"{self.bench.ratio:.2f} times as fast as ONNX Runtime")
+        return f"Artifact('{self.folder}', {', '.join(facts)})"
+
+
+def open_artifact(folder: str | os.PathLike[str] | Artifact) -> Artifact:
+    """Reads the manifest and checks that the files it names are there, as large as they were."""
+    if isinstance(folder, Artifact):
+        return folder
+    place = Path(folder)
+    manifest = read_manifest(place)
+    try:
+        name, model, library = manifest["name"], manifest["model"], manifest["library"]
+        domain, ops = manifest["domain"], tuple(op["op"] for op in manifest["ops"])
+        files = {file: facts["bytes"] for file, facts in manifest["files"].items()}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ArtifactError(f"the manifest of '{place}' is incomplete; build the artifact again") from error
+    for file, size in files.items():
+        if not (place / file).is_file():
+            raise ArtifactError(f"'{place}' lacks '{file}'; copy the whole folder, or build the artifact again")
+        if (place / file).stat().st_size != size:
+            raise ArtifactError(f"'{place / file}' has changed since it was built; build the artifact again")
+    path = place / library if library is not None else None
+    return Artifact(place, name, place / model, path, domain, ops, manifest)
+
+
+def load(
+    folder: str | os.PathLike[str] | Artifact, sess_options: Any = None, providers: Sequence[Any] | None = None
+) -> Any:
+    """An `onnxruntime.InferenceSession` of the artifact, its custom ops registered.
+
+    `sess_options` are the caller's; the library is registered in them unless it is already. `providers` as ONNX Runtime
+    takes them, the CPU when not given.
+    """
+    ort = onnxruntime()
+    artifact = open_artifact(folder)
+    _check_content(artifact)
+    if sess_options is not None and (session := _open_as_is(artifact.model, sess_options, providers)) is not None:
+        return session
+    return open_compiled(artifact, sess_options if sess_options is not None else ort.SessionOptions(), providers)
+
+
+def open_compiled(artifact: Artifact, options: Any, providers: Sequence[Any] | None = None) -> Any:
+    """A session of an artifact whose files are taken as they are, with options that don't know the library yet."""
+    if artifact.library is not None and not artifact.library.is_file():
+        raise ArtifactError(
+            f"'{artifact.folder}' has only sources; build them ('cmake -B build && cmake --build build' in "
+            f"'{artifact.folder / 'src'}') and copy '{artifact.library.name}' into the folder"
+        )
+    if artifact.library is not None:
+        register(options, artifact.library.absolute())
+    return open_session(artifact.model, options, providers)
+
+
+def _open_as_is(model: Path, options: Any, providers: Sequence[Any] | None) -> Any:
+    """A session when the caller's options know the custom ops already, else None."""
+    try:
+        return open_session(model, options, providers)
+    except ArtifactError:
+        return None
+
+
+def _check_content(artifact: Artifact) -> None:
+    for name, facts in artifact.manifest["files"].items():
+        file = artifact.folder / name
+        if facts["bytes"] <= _HASHED_BYTES and sha256(file) != facts["sha256"]:
+            raise ArtifactError(f"'{file}' has changed since it was built; build the artifact again")

@@ -1,0 +1,109 @@
+"""Times a compiled model against stock ONNX Runtime with all its optimizations, run by run in turn."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ortisan.errors import OptionError
+from ortisan.runtime.engine import Feeds, RunFailed, onnxruntime, run
+from ortisan.runtime.samples import Case
+
+RIVALS = ("ort",)
+_SECONDS = 2.0
+_FEWEST_RUNS = 5
+_MOST_RUNS = 200
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Milliseconds per run."""
+
+    best: float
+    median: float
+
+
+@dataclass(frozen=True)
+class Bench:
+    """`ratio` is how many times as fast as ONNX Runtime the compiled model is, by medians."""
+
+    case: str
+    threads: int | None
+    runs: int
+    compiled: Timing
+    ort: Timing
+    against: str
+
+    @property
+    def ratio(self) -> float:
+        return self.ort.median / self.compiled.median if self.compiled.median > 0 else 1.0
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "ratio": self.ratio}
+
+    def __repr__(self) -> str:
+        return (
+            f"Bench({self.case}: {self.compiled.median:.3g} ms, ONNX Runtime {self.ort.median:.3g} ms, "
+            f"{self.ratio:.2f} times as fast)"
+        )
+
+
+def check_rivals(against: str) -> None:
+    for name in against.split(","):
+        if name not in RIVALS:
+            raise OptionError(f"there is no '{name}' to time against; the choice is: {', '.join(RIVALS)}")
+
+
+def time_pair(
+    compiled: Any, stock: Any, cases: Iterable[Case], *, threads: int | None = None, runs: int | None = None
+) -> Bench:
+    """Times two sessions on the first inputs that both can run; `runs` None means about two seconds' worth."""
+    case = _first_accepted((compiled, stock), cases)
+    ours, theirs = interleave((compiled, stock), (case.feeds, case.feeds), runs=runs)
+    version = f"onnxruntime {onnxruntime().__version__}, all optimizations"
+    return Bench(case.label, threads, len(ours), _timing(ours), _timing(theirs), version)
+
+
+def interleave(sessions: Sequence[Any], feeds: Sequence[Feeds], *, runs: int | None = None) -> list[list[float]]:
+    """Milliseconds of each run of each session. They run in turn, so that what slows the machine slows all of them."""
+    for session, values in zip(sessions, feeds, strict=True):
+        run(session, values)
+    start = time.perf_counter()
+    for session, values in zip(sessions, feeds, strict=True):
+        run(session, values)
+    if runs is None:
+        runs = int(_SECONDS / max(time.perf_counter() - start, 1e-6))
+        runs = min(max(runs, _FEWEST_RUNS), _MOST_RUNS)
+    prepared = [(session.run, dict(values)) for session, values in zip(sessions, feeds, strict=True)]
+    times: list[list[float]] = [[] for _ in sessions]
+    for number in range(runs):
+        order = range(len(sessions)) if number % 2 == 0 else reversed(range(len(sessions)))
+        for index in order:
+            call, values = prepared[index]
+            before = time.perf_counter()
+            call(None, values)
+            times[index].append(1e3 * (time.perf_counter() - before))
+    return times
+
+
+def _timing(times: Sequence[float]) -> Timing:
+    return Timing(min(times), statistics.median(times))
+
+
+def _first_accepted(sessions: Sequence[Any], cases: Iterable[Case]) -> Case:
+    failure: RunFailed | None = None
+    for case in cases:
+        try:
+            for session in sessions:
+                run(session, case.feeds)
+        except RunFailed as failed:
+            failure = failed
+        else:
+            return case
+    raise OptionError(
+        f"the model runs on none of the sample inputs ({failure}); give inputs that it can run on (--inputs FILE.npz, "
+        "or inputs=)"
+    )

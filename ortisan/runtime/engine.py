@@ -1,0 +1,111 @@
+"""ONNX Runtime as Ortisan uses it: sessions with fixed settings, and its errors as one sentence."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import onnx
+import onnx_ir as ir
+
+from ortisan.converter.load import load_model
+from ortisan.converter.save import save_with_external_data
+from ortisan.errors import ArtifactError, ToolchainError
+from ortisan.registry.dtypes import Array
+
+Feeds: TypeAlias = "Mapping[str, Array]"
+Optimizations: TypeAlias = Literal["none", "all"]
+
+OLDEST_ORT = (1, 18)
+_CPU = ("CPUExecutionProvider",)
+_FATAL = 4
+_MAX_SENTENCE = 500
+
+
+def onnxruntime() -> Any:
+    """The onnxruntime module, or a `ToolchainError` when it is missing or too old."""
+    try:
+        module = importlib.import_module("onnxruntime")
+        version = str(module.__version__)
+    except (ImportError, AttributeError) as error:
+        raise ToolchainError(
+            "onnxruntime is not installed; 'pip install ortisan[cpu]' brings it, or 'pip install ortisan[gpu]' for GPUs"
+        ) from error
+    if version_of(version) < OLDEST_ORT:
+        oldest = ".".join(map(str, OLDEST_ORT))
+        raise ToolchainError(
+            f"onnxruntime {version} is too old: custom ops need {oldest}; 'pip install -U onnxruntime'"
+        )
+    return module
+
+
+def version_of(text: str) -> tuple[int, ...]:
+    """The first two numbers of a version: (1, 18) of "1.18.1"."""
+    return tuple(int(number) for number in re.findall(r"\d+", text)[:2])
+
+
+def quiet_options(*, optimizations: Optimizations = "all", threads: int | None = None) -> Any:
+    """Session options that log nothing; `threads` is the number of threads inside an op, None what ORT chooses."""
+    ort = onnxruntime()
+    options = ort.SessionOptions()
+    options.log_severity_level = _FATAL
+    if optimizations == "none":
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    if threads is not None:
+        options.intra_op_num_threads = threads
+    return options
+
+
+def open_session(path: Path, options: Any, providers: Sequence[Any] | None = None) -> Any:
+    """An `InferenceSession`; what ORT raises becomes an `ArtifactError`."""
+    ort = onnxruntime()
+    try:
+        return ort.InferenceSession(str(path), options, providers=list(providers or _CPU))
+    except Exception as error:
+        raise ArtifactError(f"ONNX Runtime can't load '{path}': {sentence(error)}") from error
+
+
+def register(options: Any, library: Path) -> None:
+    try:
+        options.register_custom_ops_library(str(library))
+    except Exception as error:
+        raise ArtifactError(f"ONNX Runtime can't register '{library}': {sentence(error)}") from error
+
+
+class RunFailed(Exception):
+    """ONNX Runtime refused to run a model on some inputs."""
+
+
+def run(session: Any, feeds: Feeds) -> list[Array]:
+    """All outputs of a session. Raises `RunFailed`."""
+    settings = onnxruntime().RunOptions()
+    settings.log_severity_level = _FATAL
+    try:
+        outputs: list[Array] = session.run(None, dict(feeds), settings)
+    except Exception as error:
+        raise RunFailed(sentence(error)) from error
+    return outputs
+
+
+def sentence(error: Exception) -> str:
+    """What ORT has to say, without its codes, source positions and line breaks."""
+    text = " ".join(str(error).split())
+    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ", "", text)
+    text = re.sub(r"/\S+\.(cc|h):\d+ [^ ].*?\)(?= [A-Z\[(\w])", "", text, count=1).strip()
+    return text[:_MAX_SENTENCE] or type(error).__name__
+
+
+@contextmanager
+def as_file(model: Any) -> Iterator[Path]:
+    """A file that ONNX Runtime can read `model` from: its own, or one that is gone afterwards."""
+    if not isinstance(model, (onnx.ModelProto, ir.Model)):
+        yield Path(model)
+        return
+    with tempfile.TemporaryDirectory(prefix="ortisan-model-") as folder:
+        save_with_external_data(load_model(model), Path(folder), "model")
+        yield Path(folder, "model.onnx")
