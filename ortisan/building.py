@@ -57,6 +57,10 @@ def build(
     """
     place = Path(folder)
     check_replaceable(place)
+    if isinstance(model, (str, os.PathLike)) and Path(model).resolve().is_relative_to(place.resolve()):
+        raise OptionError(
+            f"the model '{os.fspath(model)}' lies inside '{place}', which would be replaced; name another folder"
+        )
     if keep not in ("faster", "all"):
         raise OptionError(f"keep must be 'faster' or 'all', not {keep!r}")
     options = Options(Target.parse(target), dict(dims or {}), include, exclude, between, whole_graph, name)
@@ -113,7 +117,7 @@ def _fill(staged: Path, compiled: Compilation, job: _Job) -> _Filled:
         compiled, bench = give_back(compiled, reasons), None
         _clear(staged)
         manifest = _write(staged, compiled, job)
-        verification = _verify(staged, manifest, job) if job.verify and compiled.ops else verification
+        verification = _verify(staged, manifest, job) if job.verify and compiled.ops else None
     if bench is None and compiled.ops:
         bench = _bench(staged, manifest, job)
     measured = {

@@ -21,6 +21,7 @@ from ortisan.runtime.bench import interleave
 from ortisan.runtime.engine import Feeds, RunFailed, open_session, quiet_options, register, run
 from ortisan.runtime.samples import Case
 
+SLOWER = "slower than ONNX Runtime"
 _CLEARLY = 1.05
 """Times ONNX Runtime's time from which a subgraph counts as slower: below is noise."""
 
@@ -29,7 +30,7 @@ def slower_reason(ours: float, theirs: float) -> str | None:
     """Why a subgraph is given back, or None when it is not clearly slower."""
     if ours <= _CLEARLY * theirs:
         return None
-    return f"slower than ONNX Runtime: {ours / theirs:.2f} times its time"
+    return f"{SLOWER}: {ours / theirs:.2f} times its time"
 
 
 def find_slower(compiled: Compilation, library: Path, cases: Iterable[Case]) -> dict[int, str]:

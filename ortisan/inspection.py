@@ -10,7 +10,7 @@ from ortisan.compilation import Compilation
 from ortisan.converter import cleanup
 from ortisan.converter.load import load_model
 from ortisan.converter.origin import origins, record_origins
-from ortisan.describe import describe_compilation, group_left_out
+from ortisan.describe import describe_compilation
 from ortisan.facade import Model, Progress, compile
 from ortisan.flops import compiled_share
 
@@ -73,6 +73,3 @@ def _original_types(model: Model) -> dict[str, str]:
     cleanup.inline_functions(loaded)
     record_origins(loaded)
     return {node.name or "": node.op_type for node in loaded.graph}
-
-
-__all__ = ["Inspection", "OpRow", "group_left_out", "inspect_model"]

@@ -86,11 +86,12 @@ def start(
 @_tidy
 def build(
     model: options.Model,
+    *,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The artifact folder to write.")],
     target: options.Target = "cpu",
-    dim: options.Dim = [],  # noqa: B006 - typer copies it
-    include: options.Include = [],  # noqa: B006
-    exclude: options.Exclude = [],  # noqa: B006
+    dim: options.Dim = None,
+    include: options.Include = None,
+    exclude: options.Exclude = None,
     between: options.Between = None,
     whole_graph: options.WholeGraph = False,
     keep: Annotated[
@@ -127,10 +128,11 @@ def build(
 @_tidy
 def inspect(
     model: options.Model,
+    *,
     target: options.Target = "cpu",
-    dim: options.Dim = [],  # noqa: B006
-    include: options.Include = [],  # noqa: B006
-    exclude: options.Exclude = [],  # noqa: B006
+    dim: options.Dim = None,
+    include: options.Include = None,
+    exclude: options.Exclude = None,
     between: options.Between = None,
     whole_graph: options.WholeGraph = False,
     explain: Annotated[bool, typer.Option("--explain", help="Also say why near matches of patterns failed.")] = False,
@@ -152,6 +154,7 @@ def inspect(
 @_tidy
 def verify(
     folder: options.Folder,
+    *,
     model: options.SourceModel = None,
     inputs: options.Inputs = None,
     per_node: Annotated[bool, typer.Option("--per-node", help="Name the first value that departs.")] = False,
@@ -177,6 +180,7 @@ def verify(
 @_tidy
 def bench(
     folder: options.Folder,
+    *,
     against: Annotated[str, typer.Option(metavar="ort", help="What to time against.")] = "ort",
     threads: Annotated[int | None, typer.Option(help="Threads inside an op; all cores if not given.")] = None,
     runs: Annotated[int | None, typer.Option(help="Runs of each side; two seconds' worth if not given.")] = None,

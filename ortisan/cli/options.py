@@ -17,12 +17,15 @@ Target: TypeAlias = Annotated[
     str, typer.Option(help="cpu, or cpu:LEVEL for another machine (x86-64-v3, aarch64, ...).")
 ]
 Dim: TypeAlias = Annotated[
-    list[str], typer.Option(metavar="NAME=N|LOW:HIGH", help="Fix or bound a symbolic dim: batch=1, seq=1:512.")
+    list[str] | None, typer.Option(metavar="NAME=N|LOW:HIGH", help="Fix or bound a symbolic dim: batch=1, seq=1:512.")
 ]
 Include: TypeAlias = Annotated[
-    list[str], typer.Option(metavar="NODE|OP", help="Compile these nodes or op types only; layer_ann:PREFIX too.")
+    list[str] | None,
+    typer.Option(metavar="NODE|OP", help="Compile these nodes or op types only; layer_ann:PREFIX too."),
 ]
-Exclude: TypeAlias = Annotated[list[str], typer.Option(metavar="NODE|OP", help="Leave these nodes or op types alone.")]
+Exclude: TypeAlias = Annotated[
+    list[str] | None, typer.Option(metavar="NODE|OP", help="Leave these nodes or op types alone.")
+]
 Between: TypeAlias = Annotated[
     str | None, typer.Option(metavar="IN,..:OUT,..", help="Compile what lies between these values only.")
 ]
@@ -37,10 +40,10 @@ Inputs: TypeAlias = Annotated[
 ]
 
 
-def read_dims(texts: Sequence[str]) -> dict[str, int | tuple[int, int]]:
+def read_dims(texts: Sequence[str] | None) -> dict[str, int | tuple[int, int]]:
     """{"batch": 1, "seq": (1, 512)} of "batch=1" and "seq=1:512"."""
     dims: dict[str, int | tuple[int, int]] = {}
-    for text in texts:
+    for text in texts or ():
         match = re.fullmatch(r"(.+)=(\d+)(?::(\d+))?", text.strip())
         if match is None:
             raise OptionError(f"--dim '{text}' is not of the form NAME=N or NAME=LOW:HIGH, as in batch=1 or seq=1:512")
@@ -61,13 +64,13 @@ def read_between(text: str | None) -> tuple[list[str], list[str]] | None:
 
 
 def selection(
-    dim: Sequence[str], include: Sequence[str], exclude: Sequence[str], between: str | None, whole_graph: bool
+    dim: list[str] | None, include: list[str] | None, exclude: list[str] | None, between: str | None, whole_graph: bool
 ) -> dict[str, Any]:
     """The keywords of `compile` that say what to compile."""
     return {
         "dims": read_dims(dim),
-        "include": list(include) or None,
-        "exclude": list(exclude) or None,
+        "include": include or None,
+        "exclude": exclude or None,
         "between": read_between(between),
         "whole_graph": whole_graph,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from rich.text import Text
@@ -9,6 +10,7 @@ from rich.text import Text
 from ortisan.cli.screen import number, out, plural, row, say, table
 from ortisan.demo import Demo
 from ortisan.doctor import Finding
+from ortisan.giveback import SLOWER
 from ortisan.inspection import Inspection
 from ortisan.runtime.artifact import Artifact
 from ortisan.runtime.bench import Bench
@@ -28,12 +30,12 @@ def show_artifact(artifact: Artifact) -> None:
         )
     else:
         say("Nothing is compiled: ONNX Runtime is faster at all of it. The model is unchanged.")
-    left = sum(len(group["nodes"]) for group in manifest["left_out"])
-    if left:
-        say(f"{plural(left, 'node')} left to ONNX Runtime:")
-        _show_left_out(manifest["left_out"])
     for line in artifact.given_back:
         say(f"Given back: {line}.")
+    groups = [group for group in manifest["left_out"] if not group["reason"].startswith(SLOWER)]
+    if groups:
+        say(f"{plural(sum(len(group['nodes']) for group in groups), 'node')} left to ONNX Runtime:")
+        _show_left_out(groups)
     if artifact.verification is not None:
         show_verification(artifact.verification)
     if artifact.bench is not None:
@@ -60,7 +62,7 @@ def show_verification(verification: Verification) -> None:
     lines = table("  output", "max abs", "max rel", "max ulp", "cosine", "", right=(1, 2, 3, 4))
     for name, figure in list(worst.items())[:_MOST_ROWS]:
         d = figure.difference
-        ulp, cosine = (f"{d.max_ulp:.0f}" if d.max_ulp == d.max_ulp else "-"), f"{d.cosine:.7f}"
+        ulp, cosine = ("-" if math.isnan(d.max_ulp) else f"{d.max_ulp:.0f}"), f"{d.cosine:.7f}"
         verdict = "ok" if figure.passed else (d.problem or f"at {figure.case}")
         row(lines, f"  {name}", number(d.max_abs), number(d.max_rel), ulp, cosine, verdict)
     out().print(lines)
@@ -93,10 +95,13 @@ def show_inspection(inspection: Inspection, *, explain: bool) -> None:
     for op, subgraph in list(zip(compiled.ops, compiled.partition.subgraphs, strict=True))[:_MOST_ROWS]:
         graph = subgraph.graph
         say(f"{op}: {plural(len(subgraph.nodes), 'node')} -> {plural(len(graph.nodes), 'op')}")
-        for name, value in [(v.name, v) for v in graph.inputs]:
-            say(f"  in   {name}: {value.type}")
+        ends = table("", "", "")
+        ends.show_header = False
+        for value in graph.inputs:
+            row(ends, "  in", value.name, value.type)
         for name, value in zip(graph.output_names, graph.outputs, strict=True):
-            say(f"  out  {name}: {value.type}")
+            row(ends, "  out", name, value.type)
+        out().print(ends)
     if len(compiled.ops) > _MOST_ROWS:
         say(f"and {len(compiled.ops) - _MOST_ROWS} more custom ops (--json has all)")
     _show_near_misses(inspection, explain)
@@ -130,8 +135,8 @@ def show_demo(demo: Demo, *, kept: bool) -> None:
     say(f"A BERT encoder: {demo.parameters / 1e6:.1f} M parameters, {plural(demo.onnx_nodes, 'ONNX node')}.")
     op = manifest["ops"][0]
     say(
-        f"Compiled to {plural(len(demo.artifact.ops), 'custom op')}: {op['onnx_nodes']} nodes became {op['graph_nodes']} "
-        f"ops in {op['kernels']} kernels,"
+        f"Compiled to {plural(len(demo.artifact.ops), 'custom op')}: {op['onnx_nodes']} nodes became "
+        f"{op['graph_nodes']} ops in {op['kernels']} kernels,"
     )
     say(f"{demo.share:.1%} of the floating-point operations, for {manifest['target']}.")
     say()

@@ -1,8 +1,9 @@
-"""What a person sees: results on stdout, progress and errors on stderr. With --json, stdout is JSON and nothing else."""
+"""What a person sees: results on stdout, progress and errors on stderr. With --json, stdout is JSON only."""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -66,7 +67,7 @@ def say(text: str = "") -> None:
 
 def number(value: float) -> str:
     """An error figure, short."""
-    return "-" if value != value else f"{value:.2e}" if value else "0"
+    return "-" if math.isnan(value) else f"{value:.2e}" if value else "0"
 
 
 def plural(count: int, what: str) -> str:

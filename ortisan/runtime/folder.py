@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fnmatch
+import glob
+import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from ortisan.errors import ArtifactError
 
-_OURS = ("manifest.json", "src/CMakeLists.txt")
-"""A folder that holds one of these was made by Ortisan and may be replaced."""
+_MANIFEST = "manifest.json"
+_MARKS = (_MANIFEST, "src/CMakeLists.txt")
+"""A folder that holds one of these was made by Ortisan and may be replaced, unless other files joined them."""
+_ALWAYS_OURS = (_MANIFEST, "report.html", "src")
+_GENERATED = ("lib*.so", "*_binding*.so")
+_ABANDONED_AFTER_SECONDS = 24 * 3600
 
 
 @contextmanager
@@ -23,6 +32,7 @@ def staged_folder(place: Path) -> Iterator[Path]:
     check_replaceable(place)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(place)
         staged = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".partial", dir=place.parent))
     except OSError as error:
         raise ArtifactError(f"'{place}' can't be written: {reason(error)}") from error
@@ -40,13 +50,41 @@ def check_replaceable(place: Path) -> None:
     """Raises `ArtifactError` when a folder can't be written there, before any work is done."""
     if place.exists() and not place.is_dir():
         raise ArtifactError(f"'{place}' is a file; name a folder to write to")
-    if place.is_dir() and any(place.iterdir()) and not any((place / mark).exists() for mark in _OURS):
+    entries = sorted(item.name for item in place.iterdir()) if place.is_dir() else []
+    if entries and not any((place / mark).exists() for mark in _MARKS):
         raise ArtifactError(f"'{place}' exists and was not made by Ortisan; name another folder, or remove it")
+    foreign = [name for name in entries if not _is_ours(name, _recorded_files(place))]
+    if foreign:
+        raise ArtifactError(
+            f"'{place}' holds '{foreign[0]}', which Ortisan did not write and would remove; name another folder, or "
+            "move the file"
+        )
     above = place if place.exists() else next(parent for parent in place.absolute().parents if parent.exists())
     if not above.is_dir():
         raise ArtifactError(f"'{above}' is a file, so '{place}' can't be made inside it")
     if not os.access(place.parent if place.exists() else above, os.W_OK):
         raise ArtifactError(f"'{place}' can't be written: '{above}' is read-only")
+
+
+def _recorded_files(place: Path) -> frozenset[str]:
+    """The files that the manifest of a folder lists, as far as it can be read."""
+    try:
+        manifest = json.loads((place / _MANIFEST).read_text(encoding="utf-8"))
+        return frozenset([*manifest["files"], manifest["library"] or _MANIFEST])
+    except (OSError, ValueError, KeyError, TypeError):
+        return frozenset()
+
+
+def _is_ours(name: str, recorded: frozenset[str]) -> bool:
+    return name in _ALWAYS_OURS or name in recorded or any(fnmatch.fnmatch(name, form) for form in _GENERATED)
+
+
+def _sweep(place: Path) -> None:
+    """Removes what killed runs left beside this place long ago."""
+    for item in place.parent.glob(f".{glob.escape(place.name)}.*.partial"):
+        with contextlib.suppress(OSError):
+            if time.time() - item.stat().st_mtime > _ABANDONED_AFTER_SECONDS:
+                shutil.rmtree(item, ignore_errors=True)
 
 
 def _swap(staged: Path, place: Path) -> None:

@@ -43,6 +43,7 @@ CASES = [
     _case("additive_finite_row", 2, 3, 5, 9, 8, 8, _all_masked(-3.4028235e38), "additive"),
     _case("boolean", 2, 3, 5, 130, 8, 8, values(2, 1, 5, 130, dtype=bool), "boolean"),
     _case("boolean_empty_row", 2, 3, 5, 9, 8, 8, np.zeros((2, 1, 1, 9), bool), "boolean", "zero"),
+    _case("boolean_empty_row_mean", 2, 3, 5, 70, 8, 8, np.zeros((2, 1, 1, 70), bool), "boolean"),
     _case("float64", 2, 3, 5, 9, 8, 8, dtype=np.float64), _case("float16", 2, 3, 5, 9, 8, 8, dtype=np.float16, tolerance=(5e-3, 5e-3)),
 ]  # fmt: skip
 

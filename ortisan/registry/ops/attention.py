@@ -21,7 +21,9 @@ MaskKind = Literal["none", "additive", "boolean"]
 
 @dataclass(frozen=True)
 class Attention(Op):
-    """A row with no visible key is 0 when `empty_rows_zero`, else what plain softmax arithmetic gives."""
+    """A row with no visible key is 0 when `empty_rows_zero`, else what softmax gives for the lowest finite logits: the
+    mean of the values under a boolean mask, and whatever the numbers say under an additive one.
+    """
 
     scale: float
     mask: MaskKind = "none"
@@ -63,7 +65,8 @@ class Attention(Op):
                 # The sum is rounded to the working type, where a finite -3.4e38 swallows the logit.
                 logits = (logits + inputs[3].astype(np.float64)).astype(inputs[0].dtype).astype(np.float64)
             elif self.mask == "boolean":
-                logits = np.where(inputs[3], logits, -np.inf)
+                hidden = -np.inf if self.empty_rows_zero else float(np.finfo(np.float32).min)
+                logits = np.where(inputs[3], logits, hidden)
             if logits.shape[-1] == 0:
                 return (np.zeros((*q.shape[:3], v.shape[3]), inputs[0].dtype),)
             weights = np.exp(logits - logits.max(axis=-1, keepdims=True))

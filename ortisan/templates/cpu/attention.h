@@ -26,7 +26,7 @@ struct HeadStrides {
   int64_t batch, head, row;
 };
 
-// Added to the scores [B, H, S, T] (additive: elements of the tensors' type), or chosen from them (boolean: false excludes).
+// Added to the scores [B, H, S, T] (additive: elements of the tensors' type), or chosen from them (boolean: false hides).
 // Strides in elements, 0 to broadcast.
 struct AttentionMask {
   enum Kind : uint8_t { none, additive, boolean } kind = none;
@@ -153,7 +153,8 @@ struct AttentionBlock {
       }
     } else if (mask.kind == AttentionMask::boolean) {
       const bool* data = static_cast<const bool*>(mask.data) + offset;
-      for (int64_t j = 0; j < keys; ++j) row[j] = load(data[j * mask.column]) ? row[j] : limits<C>::negative_infinity;
+      const C hidden = call.fully_masked_zero ? limits<C>::negative_infinity : limits<C>::lowest;
+      for (int64_t j = 0; j < keys; ++j) row[j] = load(data[j * mask.column]) ? row[j] : hidden;
     }
     for (int64_t j = keys; j < key_block; ++j) row[j] = limits<C>::negative_infinity;
   }
@@ -222,7 +223,9 @@ struct AttentionBlock {
 
 }  // namespace detail
 
-// Queries whose scores are all -inf get NaN, as plain softmax gives, or 0 with fully_masked_zero; no keys at all give 0.
+// Queries whose scores are all -inf get NaN, as plain softmax gives, or 0 with fully_masked_zero; no keys at all give 0. A
+// hidden key has the lowest finite score, as exporters write it, so a query that sees no key gets the mean of the values;
+// with fully_masked_zero the score is -inf, and the query gets 0.
 // scale, scores and softmax are in the compute type of T.
 template <class T>
 void attention(Context& c, const AttentionShape& shape, const T* q, const HeadStrides& q_stride, const T* k,

@@ -89,7 +89,7 @@ struct Tile {
   }
 };
 
-// sums[rows x NR] += a[rows x K] * b[K x NR], in tiles of nearly equal height: low tiles keep the registers idle.
+// One tile of `rows` <= tile_rows<C> rows.
 template <class C, int64_t Rows = tile_rows<C>>
 inline void add_tile(int64_t rows, int64_t K, const C* a, int64_t lda, const C* b, int64_t ldb, C* sums, int64_t ld_sums) {
   if (rows == Rows) {
@@ -99,6 +99,8 @@ inline void add_tile(int64_t rows, int64_t K, const C* a, int64_t lda, const C* 
   }
 }
 
+// sums[rows x NR] += a[rows x K] * b[K x NR] for any number of rows, in tiles of nearly equal height: a low tile leaves most
+// registers idle.
 template <class C>
 inline void add_tiles(int64_t rows, int64_t K, const C* a, int64_t lda, const C* b, int64_t ldb, C* sums, int64_t ld_sums) {
   const int64_t tiles = (rows + tile_rows<C> - 1) / tile_rows<C>;

@@ -1,0 +1,35 @@
+"""What all tests share: a build cache of their own, and skips that say why."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ortisan.codegen.toolchain import find_compiler
+from ortisan.errors import ToolchainError
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    try:
+        find_compiler()
+        compiler = None
+    except ToolchainError as error:
+        compiler = f"no C++ compiler: {error}"
+    missing = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
+    torch = f"{' and '.join(missing)} not installed: pip install 'ortisan[torch]'" if missing else None
+    for item in items:
+        for marker, reason in (("build", compiler), ("torch", torch)):
+            if reason is not None and item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def build_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A build cache for this run, so that no test finds what another run left."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ORTISAN_CACHE_DIR", str(folder))
+        yield folder

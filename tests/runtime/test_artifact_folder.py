@@ -1,0 +1,186 @@
+"""The life of an output folder: replaced as a whole, or left as it was."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import ortisan
+from ortisan.runtime import folder as folders
+from tests.models.text import text_model
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+@pytest.mark.build
+def test_build_writes_the_whole_folder(built: ortisan.Artifact) -> None:
+    names = sorted(item.name for item in built.folder.iterdir())
+    assert names == ["layers.onnx", "layers.onnx.data", "liblayers.so", "manifest.json", "src"]
+    onnx.checker.check_model(str(built.model), full_check=False)
+    assert built.ops == ("layers_0",)
+    assert "1 custom op" in repr(built)
+
+
+@pytest.mark.build
+def test_build_replaces_an_artifact(model_file: Path, folder: Path) -> None:
+    (folder / "manifest.json").write_text("{}")
+    (folder / "layers.onnx").unlink()
+    (folder / "layers.onnx.data").unlink()
+    ortisan.build(model_file, folder, keep="all", verify=False)
+    assert ortisan.load(folder).get_outputs()[0].name == "y"
+    assert [item.name for item in folder.parent.iterdir()] == [folder.name]
+
+
+def refused(model: Path, place: Path) -> str:
+    with pytest.raises(ortisan.ArtifactError) as error:
+        ortisan.build(model, place)
+    return str(error.value)
+
+
+def test_a_folder_of_someone_else_stays(model_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    assert "was not made by Ortisan" in refused(model_file, tmp_path)
+    assert content(tmp_path) == {"notes.txt": b"mine"}
+
+
+@pytest.mark.build
+def test_a_file_that_joined_an_artifact_stays(model_file: Path, folder: Path) -> None:
+    (folder / "notes.txt").write_text("mine")
+    before = content(folder)
+    assert "'notes.txt', which Ortisan did not write" in refused(model_file, folder)
+    assert content(folder) == before
+
+
+def test_a_file_in_the_way_stays(model_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("mine")
+    assert "is a file" in refused(model_file, tmp_path / "out")
+    assert "is a file" in refused(model_file, tmp_path / "out" / "inside")
+    assert content(tmp_path) == {"out": b"mine"}
+
+
+def test_a_read_only_parent(model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid() == 0:  # root may write anywhere
+        monkeypatch.setattr(folders.os, "access", lambda path, mode: False)
+    else:
+        tmp_path.chmod(0o555)
+    assert "read-only" in refused(model_file, tmp_path / "out")
+    tmp_path.chmod(0o755)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("code, words", [(errno.EROFS, "read-only file system"), (errno.ENOSPC, "the disk is full")])
+@pytest.mark.build
+def test_a_folder_that_cant_be_made(
+    code: int, words: str, model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(**_: object) -> str:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(folders.tempfile, "mkdtemp", fail)
+    assert words in refused(model_file, tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.build
+def test_a_full_disk_leaves_the_old_artifact(model_file: Path, folder: Path) -> None:
+    """A real failing write: files may not grow beyond 4 kB."""
+    before = content(folder)
+    script = (
+        "import resource, sys, ortisan\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
+        "try: ortisan.build(sys.argv[1], sys.argv[2], keep='all')\n"
+        "except ortisan.ArtifactError as error: print(error)"
+    )
+    run = subprocess.run([sys.executable, "-c", script, model_file, folder], capture_output=True, text=True, check=True)
+    assert "can't be written: file too large" in run.stdout
+    assert content(folder) == before
+    assert [item.name for item in folder.parent.iterdir()] == [folder.name]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.build
+def test_a_killed_build_leaves_the_old_artifact(how: signal.Signals, model_file: Path, folder: Path) -> None:
+    before = content(folder)
+    script = (
+        "import sys, time, ortisan.building as b, ortisan.cli.app as app\n"
+        "def stop(*_): print('verifying', flush=True); time.sleep(60)\n"
+        "b._verify = stop\n"
+        "sys.argv = ['ortisan', 'build', sys.argv[1], '-o', sys.argv[2], '--keep', 'all']\n"
+        "sys.exit(app.main())"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, model_file, folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "verifying\n"
+    process.send_signal(how)
+    _, complaint = process.communicate(timeout=60)
+    left = [item.name for item in folder.parent.iterdir() if item != folder]
+    assert content(folder) == before
+    if how == signal.SIGKILL:
+        assert all(name.startswith(f".{folder.name}.") and name.endswith(".partial") for name in left)
+    else:
+        assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[how]
+        assert not left
+        assert "Traceback" not in complaint
+
+
+def test_old_remains_are_swept(tmp_path: Path) -> None:
+    for name, age in ((".out.a.partial", 2 * 24 * 3600), (".out.b.partial", 60)):
+        (tmp_path / name).mkdir()
+        then = (tmp_path / name).stat().st_mtime - age
+        os.utime(tmp_path / name, (then, then))
+    with folders.staged_folder(tmp_path / "out") as staged:
+        (staged / "file").write_text("new")
+    assert sorted(item.name for item in tmp_path.iterdir()) == [".out.b.partial", "out"]
+
+
+def test_the_model_is_never_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(text_model("(float[4] x) => (float[4] y)", "y = Relu(x)"), path)
+    (tmp_path / "manifest.json").write_text('{"files": {"model.onnx": {}}, "library": null}')
+    with pytest.raises(ortisan.OptionError, match="lies inside"):
+        ortisan.build(path, tmp_path)
+    assert path.is_file()
+
+
+def test_nothing_to_compile_says_why(tmp_path: Path) -> None:
+    model = text_model("(float[4] x) => (float[4] y)", "y = custom.Unheard(x)")
+    with pytest.raises(ortisan.UnsupportedError, match=r"nothing in 'g' can be compiled:\n  1 x Unheard: "):
+        ortisan.build(model, tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.build
+def test_a_wrong_result_writes_nothing(model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ortisan.codegen.cpu.plan import GraphPlan
+
+    packed = GraphPlan.packed_weights
+    monkeypatch.setattr(GraphPlan, "packed_weights", lambda plan: [np.ascontiguousarray(w[::-1]) for w in packed(plan)])
+    with pytest.raises(ortisan.VerifyError, match=r"disagree in 1 output; the worst is 'y' at batch="):
+        ortisan.build(model_file, tmp_path / "out", keep="all")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.build
+def test_sources_only(model_file: Path, tmp_path: Path) -> None:
+    artifact = ortisan.build(model_file, tmp_path / "out", sources_only=True)
+    assert (artifact.folder / "src" / "CMakeLists.txt").is_file()
+    assert artifact.manifest["not_run"] == "only the sources were written"
+    with pytest.raises(ortisan.ArtifactError, match="has only sources"):
+        ortisan.load(artifact.folder)
+
+
+def test_keep_takes_two_words(model_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(ortisan.OptionError, match="keep must be 'faster' or 'all', not 'some'"):
+        ortisan.build(model_file, tmp_path / "out", keep="some")  # type: ignore[arg-type]

@@ -1,0 +1,78 @@
+"""Sample inputs: sizes inside the declared bounds, indices inside their table, masks with padding."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ortisan.errors import OptionError
+from ortisan.runtime.samples import Sampler
+from tests.models.text import text_model
+
+
+def first_cases(sampler: Sampler) -> list[dict[str, np.ndarray]]:
+    return [dict(next(attempts).feeds) for attempts in sampler.cases()]
+
+
+def embedding() -> Sampler:
+    body = (
+        "c = Cast<to = 7>(ids) u = Unsqueeze(c, one) e = Gather(words, u) m = Cast<to = 1>(pad_mask) y = ReduceSum(e)"
+    )
+    constants = {"words": np.zeros((11, 3), np.float32), "one": np.array([1])}
+    return Sampler(
+        text_model("(int32[batch,seq] ids, int64[batch,seq] pad_mask) => (float[] y)", body, constants=constants)
+    )
+
+
+def test_indices_stay_in_their_table() -> None:
+    drawn = np.concatenate([feeds["ids"].ravel() for feeds in first_cases(embedding())])
+    assert drawn.min() >= 0
+    assert drawn.max() == 10
+    assert drawn.dtype == np.int32
+
+
+def test_masks_come_with_and_without_padding() -> None:
+    masks = [feeds["pad_mask"] for feeds in first_cases(embedding())]
+    assert any(mask.size > 3 and mask.all() for mask in masks)
+    padded = [mask for mask in masks if not mask.all()]
+    assert padded
+    for mask in padded:
+        assert mask[:, 0].all()
+        assert (np.diff(mask, axis=1) <= 0).all()
+
+
+def test_sizes_are_odd_different_and_inside_the_bounds() -> None:
+    model = text_model("(float[batch,rows,columns] x) => (float[batch,rows,columns] y)", "y = Relu(x)")
+    shapes = {feeds["x"].shape for feeds in first_cases(Sampler(model))}
+    assert shapes == {(1, 1, 1), (2, 7, 11), (3, 17, 3), (1, 67, 31)}
+    bounded = Sampler(model, {"batch": 4, "rows": (5, 9)})
+    assert {feeds["x"].shape for feeds in first_cases(bounded)} == {(4, 5, 1), (4, 7, 7), (4, 9, 17), (4, 9, 67)}
+
+
+def test_expressions_of_dims_agree() -> None:
+    model = text_model('(float[past] a, float["past + seq"] b, float[seq] c) => (float[past] y)', "y = Relu(a)")
+    for feeds in first_cases(Sampler(model)):
+        assert feeds["b"].size == feeds["a"].size + feeds["c"].size
+
+
+def test_attempts_get_smaller_and_end_equal() -> None:
+    model = text_model("(float[batch,rows] x) => (float[batch,rows] y)", "y = Relu(x)")
+    shapes = [case.feeds["x"].shape for case in list(Sampler(model).cases())[3]]
+    assert shapes[:3] == [(1, 67), (1, 33), (1, 16)]
+    assert shapes[-3:] == [(4, 4), (2, 2), (1, 1)]
+
+
+def test_timing_takes_a_single_batch() -> None:
+    assert next(embedding().timed()).label == "batch=1, seq=128"
+
+
+@pytest.mark.parametrize("type_, kind", [("bool", "b"), ("uint8", "u"), ("float16", "f"), ("double", "f")])
+def test_element_types(type_: str, kind: str) -> None:
+    model = text_model(f"({type_}[4] x) => ({type_}[4] y)", "y = Identity(x)")
+    (feeds,) = first_cases(Sampler(model))
+    assert feeds["x"].dtype.kind == kind
+
+
+def test_unknown_dims_are_refused() -> None:
+    with pytest.raises(OptionError, match="no symbolic dim 'rows'"):
+        Sampler(text_model("(float[n] x) => (float[n] y)", "y = Relu(x)"), {"rows": 3})
