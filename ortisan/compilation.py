@@ -107,13 +107,20 @@ class Compilation:
         )
 
     def run(self, feeds: Mapping[str, Array] | Sequence[Array]) -> tuple[Array, ...]:
-        """Evaluates the op graph in numpy. Needs the whole model in one subgraph."""
+        """The model's outputs, evaluated in numpy. Needs the whole model in one subgraph."""
         if len(self.graphs) != 1 or self.left_out:
             raise UnsupportedError(
                 f"only a model compiled as a whole can be evaluated, and {len(self.left_out)} nodes of '{self.name}' "
                 "are left out; compile with whole_graph=True"
             )
-        return evaluate_graph(self.graphs[0], feeds)
+        graph = self.graphs[0]
+        by_name = dict(zip(graph.output_names, evaluate_graph(graph, feeds), strict=True))
+        if isinstance(feeds, Mapping):
+            by_name = {**feeds, **by_name}
+        return tuple(
+            value.const_value.numpy() if value.is_initializer() and value.const_value else by_name[value.name or ""]
+            for value in self.model.graph.outputs
+        )
 
 
 def _number(dim: Any) -> int:

@@ -26,7 +26,8 @@ MAX_ABS = 5e-5
 """The largest error the demo accepts; its outputs are of order 1."""
 MIN_SHARE = 0.95
 SMALL = BertSize(layers=2, hidden=128, heads=4, intermediate=512, vocabulary=1000, positions=128)
-_SIZES = ((1, 1), (1, 8), (2, 17), (4, 32), (1, 128))
+SIZES = ((1, 1), (1, 8), (2, 17), (4, 32), (1, 128))
+"""Batch and sequence of the inputs it is verified on."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def _save(model: ir.Model, folder: Path) -> Path:
 
 
 def _cases(sampler: Sampler) -> Iterator[list[Case]]:
-    for seed, (batch, sequence) in enumerate(_SIZES):
+    for seed, (batch, sequence) in enumerate(SIZES):
         for padded in (False, True) if sequence > 1 else (False,):
             yield [sampler.case({"batch": batch, "sequence": sequence}, padded=padded, seed=seed)]
 

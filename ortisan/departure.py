@@ -106,7 +106,9 @@ def _compile_again(artifact: Artifact, source: Any) -> Compilation:
 
 
 def _import(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.name.partition(".")[0], path)
+    # pybind11 gives the module it made before when the full name is the same, whatever the file.
+    name = f"ortisan_{path.parent.name}.{path.name.partition('.')[0]}"
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ArtifactError(f"'{path}' can't be imported as a Python module")
     module = importlib.util.module_from_spec(spec)

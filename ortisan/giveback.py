@@ -99,7 +99,7 @@ def _extract(plain: ir.Model, converted: ir.Model, subgraph: Subgraph, folder: P
 def _time(sides: tuple[_Side, _Side], library: Path, values: Feeds) -> tuple[float, float]:
     """Medians in milliseconds."""
     settings = [quiet_options(), quiet_options()]
-    register(settings[0], library.absolute())
+    register(settings[0], library)
     sessions = [open_session(side.path, options) for side, options in zip(sides, settings, strict=True)]
     ours, theirs = interleave(sessions, [{name: values[name] for name in side.inputs} for side in sides])
     return statistics.median(ours), statistics.median(theirs)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from ortisan.cli.screen import number, out, plural, row, say, table
-from ortisan.demo import Demo
+from ortisan.demo import SIZES, Demo
 from ortisan.doctor import Finding
 from ortisan.giveback import SLOWER
 from ortisan.inspection import Inspection
@@ -141,7 +141,8 @@ def show_demo(demo: Demo, *, kept: bool) -> None:
     say(f"{demo.share:.1%} of the floating-point operations, for {manifest['target']}.")
     say()
     show_verification(demo.verification)
-    say(f"  sizes: {'; '.join(demo.verification.cases)}")
+    sizes = ", ".join(f"{batch} x {sequence}" for batch, sequence in SIZES)
+    say(f"  batch x sequence: {sizes}; with and without padding")
     say()
     show_benches(demo.benches)
     if kept:

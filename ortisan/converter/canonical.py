@@ -6,6 +6,7 @@ and their order never change.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -55,12 +56,16 @@ def canonicalize(
     `dims` fixes symbolic dims ({"batch": 1}); ranges ({"seq": (1, 512)}) are only checked here. A node for which
     `frozen` is true takes part in no unfusing, merging or fusing. Raises an `OrtisanError`.
     """
-    frozen = frozen or (lambda node: False)
+    with _quiet_libraries():
+        return _canonicalize(model, dims or {}, frozen or (lambda node: False))
+
+
+def _canonicalize(model: ir.Model, dims: Bounds, frozen: Callable[[ir.Node], bool]) -> Canonical:
     counts: dict[str, int] = {}
     output_names = [value.name for value in model.graph.outputs]
     record_origins(model)
     symbols = name_symbols(model)
-    counts["fix dims"] = fix_dims(model, dims or {}, symbols)
+    counts["fix dims"] = fix_dims(model, dims, symbols)
     counts["inline functions"] = cleanup.inline_functions(model)
     with _overridable_as_inputs(model):
         counts["lift constants"] = cleanup.lift_constants(model)
@@ -102,6 +107,20 @@ def _simplify(model: ir.Model, frozen: Callable[[ir.Node], bool], counts: dict[s
         if not any(changes.values()):
             break
     return failures
+
+
+@contextmanager
+def _quiet_libraries() -> Iterator[None]:
+    """What the passes leave out is in the result; the libraries' own warnings about it would only alarm."""
+    loggers = [logging.getLogger(name) for name in ("onnx_ir", "onnxscript", "onnx_shape_inference")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 @contextmanager

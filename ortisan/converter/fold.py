@@ -34,6 +34,8 @@ def fold_constants(model: ir.Model, failures: list[NearMiss]) -> int:
 def _is_worth_folding(node: ir.Node) -> bool:
     if node.domain != "" or node.op_type in _QUANTIZING or node.op_type in RANDOM_OPS:
         return False
+    if any(value is not None and value.dtype is ir.DataType.STRING for value in (*node.inputs, *node.outputs)):
+        return False
     tensors = [value.const_value for value in node.inputs if value is not None]
     size_in = sum(tensor.nbytes for tensor in tensors if tensor is not None)
     size_out = 0

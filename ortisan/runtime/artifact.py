@@ -96,7 +96,7 @@ def open_compiled(artifact: Artifact, options: Any, providers: Sequence[Any] | N
             f"'{artifact.folder / 'src'}') and copy '{artifact.library.name}' into the folder"
         )
     if artifact.library is not None:
-        register(options, artifact.library.absolute())
+        register(options, artifact.library)
     return open_session(artifact.model, options, providers)
 
 

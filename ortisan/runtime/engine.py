@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -72,9 +73,26 @@ def open_session(path: Path, options: Any, providers: Sequence[Any] | None = Non
 
 def register(options: Any, library: Path) -> None:
     try:
-        options.register_custom_ops_library(str(library))
+        options.register_custom_ops_library(_unmistakable(library))
     except Exception as error:
         raise ArtifactError(f"ONNX Runtime can't register '{library}': {sentence(error)}") from error
+
+
+_files_of: dict[str, list[tuple[int, int]]] = {}
+"""The files that this process has registered under a path, in order."""
+
+
+def _unmistakable(library: Path) -> str:
+    """The path, spelled differently for each file that has been there.
+
+    The dynamic linker goes by the spelling: it would give a library that is still loaded for one that took its place.
+    """
+    path = library.absolute()
+    status = path.stat()
+    files = _files_of.setdefault(str(path), [])
+    if (status.st_dev, status.st_ino) not in files:
+        files.append((status.st_dev, status.st_ino))
+    return os.sep.join([str(path.parent), *["."] * files.index((status.st_dev, status.st_ino)), path.name])
 
 
 class RunFailed(Exception):

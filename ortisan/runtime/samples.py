@@ -19,7 +19,7 @@ from ortisan.errors import UnsupportedError
 from ortisan.registry.dtypes import Array
 
 _LEADING = (1, 2, 3, 1)
-"""Sizes of a dim that comes first in some input (a batch), case by case."""
+"""Sizes of a batch, case by case."""
 _OTHERS = ((1, 1, 1, 1), (7, 11, 5, 13), (17, 3, 29, 19), (67, 31, 37, 41))
 """Sizes of the other dims, case by case; neighbours get different ones."""
 _TIMED_SIZE = 128
@@ -92,7 +92,7 @@ class Sampler:
         return Case(label + (", padded" if padded else ""), feeds)
 
     def _sizes(self, number: int) -> dict[str, int]:
-        others = [name for name in self.symbols if name not in self._leading]
+        others = [name for name in self.symbols if name not in self._leading] or list(self.symbols)
         row = _OTHERS[number]
         sizes = dict.fromkeys(self._leading, _LEADING[number])
         sizes |= {name: row[index % len(row)] for index, name in enumerate(others)}
@@ -137,7 +137,8 @@ def _symbols(inputs: Sequence[ir.Value]) -> tuple[str, ...]:
 
 
 def _leading(inputs: Sequence[ir.Value]) -> frozenset[str]:
-    first = (value.shape[0] for value in inputs if value.shape is not None and value.shape.rank() > 0)
+    """Symbols that look like a batch: they come first in an input of several dims."""
+    first = (value.shape[0] for value in inputs if value.shape is not None and value.shape.rank() > 1)
     return frozenset(name for dim in first for name in _free(dim))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import platform
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ import onnxruntime as ort
 import pytest
 
 import ortisan
+from ortisan.codegen.isa import cpu_features
 from ortisan.runtime.artifact import open_artifact
 
 pytestmark = pytest.mark.build
@@ -91,8 +93,25 @@ def test_what_ort_refuses_is_one_sentence(folder: Path) -> None:
     message = load_error(folder)
     assert message.startswith(f"ONNX Runtime can't load '{folder}/layers.onnx': ")
     assert "\n" not in message
+    (folder / "liblayers.so").unlink()
     (folder / "liblayers.so").write_bytes(b"no library")
     assert load_error(folder).startswith(f"ONNX Runtime can't register '{folder}/liblayers.so': ")
+
+
+def test_an_artifact_that_was_built_again(model_file: Path, folder: Path, x: dict[str, np.ndarray]) -> None:
+    """The library that a living session uses is not taken for the one that replaced it."""
+    old = ortisan.load(folder)
+    new = ortisan.build(model_file, folder, exclude="Softmax", keep="all")
+    assert new.ops == ("layers_0", "layers_1")
+    np.testing.assert_allclose(ortisan.load(folder).run(None, x)[0], old.run(None, x)[0], atol=1e-6)
+
+
+@pytest.mark.skipif("avx512f" in cpu_features(), reason="this CPU runs all x86 targets")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the target is for x86")
+def test_a_cpu_that_lacks_a_feature(model_file: Path, tmp_path: Path) -> None:
+    artifact = ortisan.build(model_file, tmp_path / "out", target="cpu:x86-64-v4")
+    assert artifact.manifest["not_run"].startswith("this machine lacks avx512f")
+    assert "this CPU has no avx512f" in load_error(tmp_path / "out")
 
 
 def test_no_onnxruntime(built: ortisan.Artifact, monkeypatch: pytest.MonkeyPatch) -> None:

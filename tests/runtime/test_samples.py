@@ -46,7 +46,14 @@ def test_sizes_are_odd_different_and_inside_the_bounds() -> None:
     shapes = {feeds["x"].shape for feeds in first_cases(Sampler(model))}
     assert shapes == {(1, 1, 1), (2, 7, 11), (3, 17, 3), (1, 67, 31)}
     bounded = Sampler(model, {"batch": 4, "rows": (5, 9)})
-    assert {feeds["x"].shape for feeds in first_cases(bounded)} == {(4, 5, 1), (4, 7, 7), (4, 9, 17), (4, 9, 67)}
+    assert {feeds["x"].shape for feeds in first_cases(bounded)} == {(4, 5, 1), (4, 7, 11), (4, 9, 3), (4, 9, 31)}
+
+
+@pytest.mark.parametrize("shape, timed", [("n", 128), ("n,4", 1)])
+def test_a_single_symbol_gets_long_sizes_too(shape: str, timed: int) -> None:
+    sampler = Sampler(text_model(f"(float[{shape}] x) => (float[{shape}] y)", "y = Relu(x)"))
+    assert {feeds["x"].shape[0] for feeds in first_cases(sampler)} == {1, 7, 17, 67}
+    assert next(sampler.timed()).label == f"n={timed}"
 
 
 def test_expressions_of_dims_agree() -> None:

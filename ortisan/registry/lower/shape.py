@@ -202,6 +202,13 @@ def constant_of_shape(site: Site) -> Value:
     return site.builder.add(Full(shape, value.reshape(-1)[0].item(), dtype))
 
 
+@lowers("Constant", attributes=["value", "value_float", "value_floats", "value_int", "value_ints"])
+def constant(site: Site) -> Value:
+    ((name, value),) = site.attributes.items()
+    dtype = np.float32 if "float" in name else np.int64
+    return site.builder.constant(value if name == "value" else np.array(value, dtype))
+
+
 @lowers("Trilu", since=14, attributes=["upper"])
 def trilu(site: Site) -> Value:
     given = site.optional(1)

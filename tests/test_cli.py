@@ -1,0 +1,208 @@
+"""The command line: messages, exit codes, JSON, and what is written where."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from typer.testing import CliRunner
+
+import ortisan
+from ortisan.cli.app import app
+from ortisan.cli.options import read_between, read_dims
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.models.mlp import mlp
+from tests.models.text import text_model
+
+WIDTH = 80
+
+
+def run(*arguments: object) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of the tool in a terminal of 80 columns."""
+    result = CliRunner(env={"COLUMNS": str(WIDTH)}).invoke(app, [str(argument) for argument in arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("cli") / "mlp.onnx"
+    onnx.save(mlp(), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def artifact(model: Path) -> Path:
+    code, shown, _ = run("build", model, "-o", model.parent / "mlp", "--keep", "all", "--dim", "batch=1:64")
+    assert code == 0, shown
+    return model.parent / "mlp"
+
+
+@pytest.mark.build
+def test_build_says_what_it_did(model: Path, tmp_path: Path) -> None:
+    code, shown, progress = run("build", model, "-o", tmp_path / "out", "--keep", "all")
+    assert code == 0
+    assert "3 nodes in 1 custom op (mlp_0), 100.0% of the operations" in " ".join(shown.split())
+    assert "agrees with onnxruntime" in shown
+    assert progress == ""
+    assert all(len(line) <= WIDTH for line in shown.splitlines() if str(tmp_path) not in line)
+
+
+@pytest.mark.build
+def test_build_as_json(model: Path, tmp_path: Path) -> None:
+    code, shown, _ = run("build", model, "-o", tmp_path / "out", "--keep", "all", "--name", "net", "--json")
+    assert code == 0
+    manifest = json.loads(shown)
+    assert manifest["name"] == "net"
+    assert manifest["ops"][0]["op"] == "net_0"
+    assert Path(manifest["folder"]) == tmp_path / "out"
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--dim", "rows=3"], "dims: the model has no symbolic dim 'rows'; its symbolic dims are: 'batch'"),
+        (["--dim", "batch"], "--dim 'batch' is not of the form NAME=N or NAME=LOW:HIGH"),
+        (["--dim", "batch=9:2"], "the range of 'batch' must be (low, high) with 0 <= low <= high"),
+        (["--between", "x"], "--between 'x' is not of the form IN,IN:OUT,OUT"),
+        (["--between", "x:nowhere"], "between: the model has no value named 'nowhere'"),
+        (["--include", "Nothing"], "include: no node is named 'Nothing'"),
+        (["--whole-graph", "--exclude", "Relu"], "whole_graph=True compiles everything"),
+        (["--target", "gpu"], "there is no target 'gpu'"),
+        (["--target", "cpu:z80"], "There is no CPU target 'z80'"),
+        (["--target", "reference"], "target='reference' runs in numpy"),
+        (["--keep", "some"], "keep must be 'faster' or 'all'"),
+    ],
+)
+def test_bad_options_are_one_message(arguments: list[str], message: str, model: Path, tmp_path: Path) -> None:
+    code, shown, complaint = run("build", model, "-o", tmp_path / "out", *arguments)
+    assert (code, shown) == (1, "")
+    assert complaint.startswith("error: ")
+    assert message in complaint
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "content, message", [(None, "does not exist"), (b"", "is empty"), (b"\x08\x08garbage", "not an ONNX file")]
+)
+def test_bad_models_are_one_message(content: bytes | None, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    if content is not None:
+        path.write_bytes(content)
+    for command in (["inspect", path], ["build", path, "-o", tmp_path / "out"]):
+        code, _, complaint = run(*command)
+        assert code == 1
+        assert message in complaint
+    assert not (tmp_path / "out").exists()
+
+
+def test_bad_usage_is_exit_code_2(model: Path) -> None:
+    assert run("build", model)[0] == 2
+    assert run("compile")[0] == 2
+    assert run("bench", "x", "--threads", "many")[0] == 2
+
+
+def test_inspect_lists_ops_and_reasons(tmp_path: Path) -> None:
+    body = "a = Relu(x) b = custom.Unheard(a) c = Sqrt(b) d = Exp(c) y = Add(d, k)"
+    path = tmp_path / "odd.onnx"
+    onnx.save(text_model("(float[n] x) => (float[n] y)", body, constants={"k": np.float32([1.0])}), path)
+    code, shown, _ = run("inspect", path)
+    assert code == 0
+    unheard = next(line for line in shown.splitlines() if line.startswith("Unheard"))
+    assert unheard.split()[:3] == ["Unheard", "1", "1"]
+    assert "odd_0" in shown
+    code, shown, _ = run("inspect", path, "--json")
+    rows = {row["op_type"]: row for row in json.loads(shown)["op_types"]}
+    assert rows["Unheard"]["left"] == 1
+    assert rows["Relu"]["compiled"] == 1
+    code, _, complaint = run("inspect", path, "--whole-graph")
+    assert code == 1
+    assert "the whole graph can't be compiled, because of 4 nodes:\n  Unheard" in complaint
+
+
+@pytest.mark.build
+def test_verify_and_bench(artifact: Path) -> None:
+    code, shown, _ = run("verify", artifact, "--json")
+    assert (code, json.loads(shown)["passed"], json.loads(shown)["departure"]) == (0, True, None)
+    code, shown, _ = run("bench", artifact, "--threads", 1, "--runs", 3, "--json")
+    assert (code, json.loads(shown)["runs"]) == (0, 3)
+    assert "ratio" in run("bench", artifact, "--runs", 2)[1]
+    code, _, complaint = run("bench", artifact, "--against", "openvino")
+    assert code == 1
+    assert "there is no 'openvino' to time against" in complaint
+
+
+@pytest.mark.build
+def test_verify_fails_where_the_models_differ(artifact: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.onnx"
+    onnx.save(mlp(seed=5), other)
+    code, shown, complaint = run("verify", artifact, "--model", other)
+    assert code == 1
+    assert "DIFFERS from" in shown
+    assert complaint.startswith("error: the compiled model and ONNX Runtime disagree in 1 output")
+
+
+def test_verify_of_no_artifact(tmp_path: Path) -> None:
+    code, _, complaint = run("verify", tmp_path)
+    assert code == 1
+    assert "has no manifest.json" in complaint
+
+
+def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = run("doctor")[1]
+    for what in ("C++ compiler", "cmake", "ninja", "onnxruntime", "CPU", "pybind11", "AITemplate", "build cache"):
+        assert what in shown
+    assert all(len(line) <= WIDTH for line in shown.splitlines())
+    monkeypatch.setenv("CXX", "/no/such/compiler")
+    code, shown, _ = run("doctor", "--json")
+    findings = {finding["what"]: finding for finding in json.loads(shown)}
+    assert code == 1
+    assert findings["C++ compiler"]["state"] == "missing"
+    assert "no such program" in findings["C++ compiler"]["detail"]
+
+
+@pytest.mark.parametrize(
+    "file, text, words",
+    [
+        ("__init__.py", "", "an unrelated package"),
+        ("compiler/compiler.py", "def compile_model(tensor): ...", "in "),
+    ],
+)
+def test_doctor_tells_aitemplates_apart(
+    file: str, text: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "aitemplate" / "compiler").mkdir(parents=True)
+    (tmp_path / "aitemplate" / "__init__.py").write_text("raise ImportError('not to be imported')")
+    (tmp_path / "aitemplate" / file).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    findings = {finding["what"]: finding for finding in json.loads(run("doctor", "--json")[1])}
+    assert words in findings["AITemplate"]["detail"]
+
+
+@pytest.mark.parametrize("command", [[], ["build"], ["inspect"], ["verify"], ["bench"], ["doctor"], ["demo"]])
+def test_help_fits_the_terminal(command: list[str]) -> None:
+    code, shown, _ = run(*command, "--help")
+    assert code == 0
+    assert all(len(line) <= WIDTH for line in shown.splitlines())
+
+
+def test_the_module_is_the_tool() -> None:
+    shown = subprocess.run([sys.executable, "-m", "ortisan", "--version"], capture_output=True, text=True, check=True)
+    assert shown.stdout == f"ortisan {ortisan.__version__}\n"
+    command = [sys.executable, "-m", "ortisan", "verify", "/nowhere"]
+    wrong = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (wrong.returncode, wrong.stdout) == (1, "")
+    assert wrong.stderr == "error: '/nowhere' does not exist, expected a folder written by 'ortisan build'\n"
+
+
+def test_reading_dims_and_ends() -> None:
+    assert read_dims(["batch=1", "seq=1:512"]) == {"batch": 1, "seq": (1, 512)}
+    assert read_dims(["past+seq=4"]) == {"past+seq": 4}
+    assert read_between("a, onnx::Add_1:b") == (["a", "onnx::Add_1"], ["b"])
