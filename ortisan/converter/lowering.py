@@ -42,7 +42,9 @@ class Environment:
         dtype = DType.from_onnx(int(value.dtype))
         if dtype is None:
             raise Refused(f"'{name}' has the element type {value.dtype.name.lower()}, which is not supported")
-        return TensorType(dtype, tuple(self._dim(dim) for dim in value.shape))
+        type_ = TensorType(dtype, tuple(self._dim(dim) for dim in value.shape))
+        type_.check()
+        return type_
 
     def _dim(self, dim: int | ir.SymbolicDim) -> Dim:
         if isinstance(dim, int):

@@ -13,7 +13,6 @@ from ortisan.registry.graph import DimValues, Graph, Node, Op, TensorType, Value
 from ortisan.registry.ops import Cast, Elementwise, Permute, Reshape, Size
 from ortisan.registry.refusal import Refused
 
-_MAX_RANK = 16
 _FOLD_ELEMENTS = 4096
 _SYMBOLIC_ELEMENTS = 64
 
@@ -54,8 +53,8 @@ class Builder:
     def add_many(self, op: Op, *inputs: Value) -> tuple[Value, ...]:
         facts = Facts(self.origin)
         types = op.infer([value.type for value in inputs], facts)
-        if any(type_.rank > _MAX_RANK for type_ in types):
-            raise Refused(f"a tensor of more than {_MAX_RANK} dims is not supported")
+        for type_ in types:
+            type_.check()
         folded = self._fold(op, inputs, types)
         if folded is not None:
             return folded

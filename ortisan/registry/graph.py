@@ -9,8 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ortisan.registry.dims import Dim, Facts, Guard, Shape, evaluate, product, symbols_of
+from ortisan.registry.dims import Dim, Facts, Guard, Shape, evaluate, is_static, product, symbols_of
 from ortisan.registry.dtypes import Array, DType
+from ortisan.registry.refusal import Refused
+
+
+_MAX_RANK = 16
+"""`max_rank` in templates/cpu/pieces.h."""
+_MAX_ELEMENTS = 2**44
 
 
 @dataclass(frozen=True)
@@ -25,6 +31,13 @@ class TensorType:
     @property
     def elements(self) -> Dim:
         return product(self.shape)
+
+    def check(self) -> None:
+        """Raises `Refused` for tensors that no machine holds and ranks that no kernel loops over."""
+        if self.rank > _MAX_RANK:
+            raise Refused(f"a tensor of more than {_MAX_RANK} dims is not supported")
+        if product(dim for dim in self.shape if is_static(dim)) > _MAX_ELEMENTS and 0 not in self.shape:
+            raise Refused(f"{self} has too many elements")
 
     def __str__(self) -> str:
         return f"{self.dtype.value}[{', '.join(str(dim) for dim in self.shape)}]"

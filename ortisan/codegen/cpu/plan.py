@@ -12,9 +12,9 @@ from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param,
 from ortisan.codegen.cpu.memory import Copy, MemoryPlan, plan_memory
 from ortisan.codegen.cpu.packing import pack, packed_bytes
 from ortisan.codegen.cpu.views import Views
-from ortisan.registry.dims import is_static, product
+from ortisan.registry.dims import product
 from ortisan.registry.dtypes import Array
-from ortisan.registry.graph import Graph, Value
+from ortisan.registry.graph import Graph
 from ortisan.registry.verify import verify_graph
 
 
@@ -73,15 +73,3 @@ def _copy(copy: Copy, graph: Graph, context: EmitContext) -> KernelSpec:
     return KernelSpec(
         "cpu/copy.cpp.j2", "copy", body, (context.read(copy.source), Argument("output", None, copy.output))
     )
-
-
-def largest_static_bytes(graph: Graph) -> int:
-    """The size of the largest tensor whose shape is known."""
-    sizes = (
-        value.dtype.size * value.type.elements for value in graph.values() if all(is_static(dim) for dim in value.shape)
-    )
-    return max(sizes, default=0)
-
-
-def is_materialized(value: Value, plan: GraphPlan) -> bool:
-    return plan.views.root(value) in plan.memory.places
