@@ -41,7 +41,9 @@ def test_layers_import_only_what_is_below(layer: str) -> None:
 
 def test_the_registry_reads_no_onnx() -> None:
     for path in (PACKAGE / "registry").rglob("*.py"):
-        assert not {name.split(".")[0] for name in imports(path)} & {"onnx", "onnx_ir", "onnxscript", "onnxruntime"}, path
+        assert not {name.split(".")[0] for name in imports(path)} & {"onnx", "onnx_ir", "onnxscript", "onnxruntime"}, (
+            path
+        )
 
 
 def test_extras_are_never_needed_by_the_core() -> None:

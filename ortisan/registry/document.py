@@ -23,7 +23,13 @@ def render_document() -> str:
     lines += ["", "## Elementwise functions", "", "| function | ONNX | operands | AITemplate |", "|---|---|---|---|"]
     for row in sorted(SCALARS.values(), key=lambda row: row.name):
         lines.append(f"| {row.name.lower()} | {', '.join(row.onnx) or '-'} | {row.arity} | {row.ait or 'none'} |")
-    lines += ["", "## ONNX ops that can be compiled", "", "| domain | op | definitions since opset | attributes |", "|---|---|---|---|"]
+    lines += [
+        "",
+        "## ONNX ops that can be compiled",
+        "",
+        "| domain | op | definitions since opset | attributes |",
+        "|---|---|---|---|",
+    ]
     for entry in sorted(entries.entries(), key=lambda e: (e.domain, e.op_type, e.low)):
         span = f"{entry.low} to {entry.high}" if entry.high != entries.NEWEST else f"{entry.low}"
         attributes = ", ".join(sorted(entry.attributes)) or "-"

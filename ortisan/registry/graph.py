@@ -13,7 +13,6 @@ from ortisan.registry.dims import Dim, Facts, Guard, Shape, evaluate, is_static,
 from ortisan.registry.dtypes import Array, DType
 from ortisan.registry.refusal import Refused
 
-
 _MAX_RANK = 16
 """`max_rank` in templates/cpu/pieces.h."""
 _MAX_ELEMENTS = 2**44

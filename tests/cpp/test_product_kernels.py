@@ -152,7 +152,8 @@ def plain_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarra
     k, v = (np.repeat(x, q.shape[1] // x.shape[1], 1) for x in (k, v))
     scores = q @ k.transpose(0, 1, 3, 2) * (q.shape[3] ** -0.5 if q.shape[3] else 1.0)
     if mask is not None:
-        scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask.astype(np.float64)
+        hidden = -np.inf if zero else float(np.finfo(np.float32).min)
+        scores = np.where(mask, scores, hidden) if mask.dtype == bool else scores + mask.astype(np.float64)
     if scores.shape[3] == 0:
         return np.zeros((*q.shape[:3], v.shape[3]))
     with np.errstate(invalid="ignore"):
@@ -200,7 +201,12 @@ def test_fully_masked_rows(zero: bool, boolean: bool, lib: ctypes.CDLL) -> None:
     mask = keep if boolean else np.where(keep, 0, -np.inf).astype(np.float32)
     out = attention(lib, q, k, v, mask, zero=zero)
     np.testing.assert_allclose(out, plain_attention(q, k, v, mask, zero), 2e-6, 2e-6)
-    assert (out[:, :, 3] == 0).all() if zero else np.isnan(out[:, :, 3]).all()
+    if zero:
+        assert (out[:, :, 3] == 0).all()
+    elif boolean:
+        np.testing.assert_allclose(out[:, :, 3], v.mean(2), 1e-5, 1e-5)
+    else:
+        assert np.isnan(out[:, :, 3]).all()
 
 
 def test_lowest_float_masks_like_plain_softmax(lib: ctypes.CDLL) -> None:

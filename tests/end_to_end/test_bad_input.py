@@ -67,11 +67,29 @@ BAD_MODELS: dict[str, tuple[Callable[[Path], Any], str, dict[str, Any]]] = {
     "external data absolute": (lambda f: with_external(f, "/etc/hostname", 0), "absolute", {}),
     "cyclic graph": (lambda _: cyclic(), "cycl", {}),
     "undefined value": (lambda _: text_model(SIGNATURE, "y = Add(x, ghost)"), "ghost", {}),
-    "unknown op": (lambda _: text_model(SIGNATURE, "a = custom.Frobnicate(x) y = custom.Whirl(a)"), "Frobnicate[\\s\\S]*Whirl", {"whole_graph": True}),
-    "only unknown ops": (lambda _: text_model(SIGNATURE, "y = custom.Frobnicate(x)"), "no lowering for op Frobnicate", {}),
-    "unknown dtype": (lambda _: text_model("(complex64[4] x) => (complex64[4] y)", "y = Identity(x)"), "complex64", {"whole_graph": True}),
+    "unknown op": (
+        lambda _: text_model(SIGNATURE, "a = custom.Frobnicate(x) y = custom.Whirl(a)"),
+        "Frobnicate[\\s\\S]*Whirl",
+        {"whole_graph": True},
+    ),
+    "only unknown ops": (
+        lambda _: text_model(SIGNATURE, "y = custom.Frobnicate(x)"),
+        "no lowering for op Frobnicate",
+        {},
+    ),
+    "unknown dtype": (
+        lambda _: text_model("(complex64[4] x) => (complex64[4] y)", "y = Identity(x)"),
+        "complex64",
+        {"whole_graph": True},
+    ),
     "undeclared attribute": (lambda _: text_model(SIGNATURE, "y = Relu<slope = 0.5>(x)"), "slope", {}),
-    "huge dims": (lambda _: text_model("(float[1000000000000,1000000000000] x) => (float[1000000000000,1000000000000] y)", "y = Relu(x)"), "too large|elements", {}),
+    "huge dims": (
+        lambda _: text_model(
+            "(float[1000000000000,1000000000000] x) => (float[1000000000000,1000000000000] y)", "y = Relu(x)"
+        ),
+        "too large|elements",
+        {},
+    ),
     "unknown target": (lambda _: relu(), "no target 'tpu'", {"target": "tpu"}),
     "unknown ISA": (lambda _: relu(), "sparc", {"target": "cpu:sparc"}),
     "unknown dim": (lambda _: relu(), "'sequence'", {"dims": {"sequence": 4}}),
@@ -105,7 +123,23 @@ def tree(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-NASTY = ['quo"te', "new\nline", "*/ int main() {", "// comment", "back\\slash", "ünïcödé 漢字", "x" * 10_000, "%s%n", "??/", "a.b", "a/b", "a b", "\t", "#include <x>", "'"]
+NASTY = [
+    'quo"te',
+    "new\nline",
+    "*/ int main() {",
+    "// comment",
+    "back\\slash",
+    "ünïcödé 漢字",
+    "x" * 10_000,
+    "%s%n",
+    "??/",
+    "a.b",
+    "a/b",
+    "a b",
+    "\t",
+    "#include <x>",
+    "'",
+]
 
 
 @pytest.mark.build
@@ -156,9 +190,9 @@ def test_wrong_shapes_at_run_time(what: str, bounded: Any) -> None:
 @pytest.mark.build
 def test_wrong_rank_and_dtype_at_run_time(bounded: Any) -> None:
     good = {"x": np.zeros((1, 3, 4), np.float32), "m": np.zeros((1, 3), np.float32)}
-    with pytest.raises(Exception, match="rank|dims"):
+    with pytest.raises(Exception, match=r"rank|dims"):
         bounded.run(None, {**good, "m": np.zeros(3, np.float32)})
-    with pytest.raises(Exception, match="(?i)type|double"):
+    with pytest.raises(Exception, match=r"(?i)type|double"):
         bounded.run(None, {**good, "m": np.zeros((1, 3), np.float64)})
     assert bounded.run(None, good)[0].shape == (1, 3, 4)
 
@@ -180,7 +214,9 @@ def test_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.build
 def test_a_compiler_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = tmp_path / "broken-g++"
-    broken.write_text('#!/bin/sh\ncase "$*" in *graphs_0*) echo "graphs_0.cpp:1:2: error: out of cheese" >&2; exit 1;; esac\nexec g++ "$@"\n')
+    broken.write_text(
+        '#!/bin/sh\ncase "$*" in *graphs_0*) echo "graphs_0.cpp:1:2: error: out of cheese" >&2; exit 1;; esac\nexec g++ "$@"\n'
+    )
     broken.chmod(0o755)
     monkeypatch.setenv("CXX", str(broken))
     with pytest.raises(ortisan.ToolchainError, match="out of cheese") as caught:
@@ -196,7 +232,11 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
     onnx.save(mlp(sizes=(11, 13, 3)), model)
     ortisan.build(model, tmp_path / "out", keep="all", verify=False)
     before = tree(tmp_path / "out")
-    command = [sys.executable, "-c", f"import ortisan; ortisan.build({str(model)!r}, {str(tmp_path / 'out')!r}, name='other')"]
+    command = [
+        sys.executable,
+        "-c",
+        f"import ortisan; ortisan.build({str(model)!r}, {str(tmp_path / 'out')!r}, name='other')",
+    ]
     for delay in (1.5, 2.5, 3.5):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(delay)
@@ -211,6 +251,6 @@ def test_an_old_onnxruntime_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     import onnxruntime
 
     monkeypatch.setattr(onnxruntime, "__version__", "1.17.3")
-    with pytest.raises(ortisan.OrtisanError, match="1.18"):
+    with pytest.raises(ortisan.OrtisanError, match=r"1\.18"):
         ortisan.build(mlp(), tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -106,7 +106,10 @@ def check_built(tests: tuple[NodeTest, ...]) -> None:
     for index, (test, plan) in enumerate(zip(tests, plans, strict=True)):
         graph = module.Graph(index, threads=2)
         graph.set_weights([_raw(array) for array in plan.packed_weights()])
-        arrays = [_raw(np.ascontiguousarray(test.feeds[value.name]).reshape(test.feeds[value.name].shape)) for value in plan.graph.inputs]
+        arrays = [
+            _raw(np.ascontiguousarray(test.feeds[value.name]).reshape(test.feeds[value.name].shape))
+            for value in plan.graph.inputs
+        ]
         results = dict(zip(plan.graph.output_names, graph.run(arrays), strict=True))
         names = [value.name for value in test.compiled.model.graph.outputs]
         # An output that was folded to a constant, or that is an input, is no output of the compiled graph.

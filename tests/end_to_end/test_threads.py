@@ -38,7 +38,8 @@ def test_8_threads_200_runs_each_are_bit_equal(tmp_path: Path) -> None:
 
     def run(_: int) -> bool:
         return all(
-            all(np.array_equal(a, b) for a, b in zip(session.run(None, feeds()), expected, strict=True)) for _ in range(200)
+            all(np.array_equal(a, b) for a, b in zip(session.run(None, feeds()), expected, strict=True))
+            for _ in range(200)
         )
 
     with ThreadPoolExecutor(8) as pool:
@@ -89,7 +90,9 @@ print("finished")
 @pytest.mark.sanitize
 def test_bert_under_address_and_undefined_sanitizers(compiled: ortisan.Compilation, tmp_path: Path) -> None:
     assert compiled.target.isa is not None
-    built = build_library(render_sources(compiled), name=compiled.name, isa=compiled.target.isa, sanitize="address,undefined")
+    built = build_library(
+        render_sources(compiled), name=compiled.name, isa=compiled.target.isa, sanitize="address,undefined"
+    )
     converted = ortisan.convert_graph(bert(SIZE), compiled)
     (tmp_path / "bert.onnx").write_bytes(converted.SerializeToString())
     script = SCRIPT.format(model=str(tmp_path / "bert.onnx"))

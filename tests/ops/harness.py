@@ -103,7 +103,7 @@ class Case:
 
 def merge(cases: Sequence[Case], prefixes: Sequence[str], opset: int) -> onnx.ModelProto:
     parts = [case.parts(prefix) for case, prefix in zip(cases, prefixes, strict=True)]
-    infos, initializers, nodes, outputs = (sum((part[i] for part in parts), []) for i in range(4))
+    infos, initializers, nodes, outputs = ([item for part in parts for item in part[i]] for i in range(4))
     graph = helper.make_graph(nodes, "ops", infos, outputs, initializers)
     domains = {case.domain for case in cases} - {""}
     imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in sorted(domains))]

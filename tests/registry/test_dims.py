@@ -93,4 +93,4 @@ def test_printed_expressions_mean_the_same(b: int, s: int) -> None:
 def test_numbers_stay_numbers() -> None:
     assert is_static(settle(S - S + 4))
     with pytest.raises(UnsupportedError, match="can't be computed at run time"):
-        DimPrinter(["S"])(S**symbol("B"))
+        DimPrinter(["S"])(S ** symbol("B"))

@@ -21,7 +21,9 @@ MaskKind = Literal["none", "additive", "boolean"]
 
 @dataclass(frozen=True)
 class Attention(Op):
-    """A row with no visible key is 0 when `empty_rows_zero`, else what softmax gives for the lowest finite logits: the
+    """softmax(scale * q k^T + mask) v. torch: F.scaled_dot_product_attention.
+
+    A row with no visible key is 0 when `empty_rows_zero`, else what softmax gives for the lowest finite logits: the
     mean of the values under a boolean mask, and whatever the numbers say under an additive one.
     """
 

@@ -50,6 +50,8 @@ _SYMBOLIC: dict[str, Callable[..., Any]] = {
 
 @dataclass(frozen=True)
 class Elementwise(Op):
+    """One scalar function over broadcast operands. torch: the function of that name."""
+
     func: str
     params: tuple[float, ...] = ()
 
@@ -97,7 +99,7 @@ class Elementwise(Op):
 
 @dataclass(frozen=True)
 class Cast(Op):
-    """`cast`: the same numbers in another type. torch: x.to(dtype)."""
+    """The same numbers in another type. torch: x.to(dtype)."""
 
     to: DType
 

@@ -60,7 +60,7 @@ class Full(Move):
 
 @dataclass(frozen=True)
 class Arange(Move):
-    """start, start + step, ... : `length` integers. torch: torch.arange."""
+    """`length` integers from `start` on, `step` apart. torch: torch.arange."""
 
     start: Dim
     step: Dim

@@ -1,0 +1,1 @@
+"""Workloads timed against stock ONNX Runtime in the same run: `make bench`."""
