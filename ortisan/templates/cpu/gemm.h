@@ -79,7 +79,9 @@ void add_panel(int64_t rows, int64_t K, const T* a, int64_t lda, const T* panel,
     if constexpr (is_small_float<T>) {
       add_converted(rows, k0, k1, a, lda, panel, sums);
     } else {
-      add_tiles<T>(rows, k1 - k0, a + k0, lda, panel + k0 * NR, NR, sums, NR);
+      // A single tile reads B at the speed of memory, where the hardware's own prefetching does best.
+      const Next next = {panel + k1 * NR, rows > tile_rows<T> ? (k1 - k0) * NR * int64_t(sizeof(T)) : 0};
+      add_tiles<T>(rows, k1 - k0, a + k0, lda, panel + k0 * NR, NR, sums, NR, next);
     }
   }
 }

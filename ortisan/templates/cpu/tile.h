@@ -14,6 +14,13 @@
 #include "pieces.h"
 #include "types.h"
 
+#if defined(__AVX2__) && defined(__FMA__) && !defined(__AVX512F__) && !defined(ORTISAN_PLAIN_TILES)
+#include "tile_avx2.h"
+#define ORTISAN_TILE_AVX2 1
+#else
+#define ORTISAN_TILE_AVX2 0
+#endif
+
 #define ORTISAN_PRAGMA(text) _Pragma(#text)
 #if defined(__clang__)
 #define ORTISAN_UNROLL(count) ORTISAN_PRAGMA(clang loop unroll_count(count))
@@ -49,6 +56,12 @@ struct Wrapping {
 template <class C>
 struct Wrapping<C, true> {
   using type = std::make_unsigned_t<C>;
+};
+
+// What is read after a product, to be fetched into the cache meanwhile.
+struct Next {
+  const void* from = nullptr;
+  int64_t bytes = 0;
 };
 
 template <class C, int64_t Rows>
@@ -91,23 +104,36 @@ struct Tile {
 
 // One tile of `rows` <= tile_rows<C> rows.
 template <class C, int64_t Rows = tile_rows<C>>
-inline void add_tile(int64_t rows, int64_t K, const C* a, int64_t lda, const C* b, int64_t ldb, C* sums, int64_t ld_sums) {
+inline void add_tile(int64_t rows, int64_t K, const C* a, int64_t lda, const C* b, int64_t ldb, C* sums, int64_t ld_sums,
+                     const Next& next = {}) {
   if (rows == Rows) {
+#if ORTISAN_TILE_AVX2
+    if constexpr (std::is_same_v<C, float>) {
+      const int64_t blocks = max_of(1, K / 8), lines = (next.bytes + 63) / 64;
+      const int64_t fetches = lines == 0 ? 0 : (lines <= blocks ? 1 : 4);
+      const int64_t stride = fetches == 0 ? 0 : max_of(1, next.bytes / (blocks * fetches));
+      add_tile_avx2<Rows>(K, a, lda, b, ldb, sums, ld_sums, static_cast<const char*>(next.from), stride, fetches);
+      return;
+    }
+#endif
     Tile<C, Rows>::add(K, a, lda, b, ldb, sums, ld_sums);
   } else if constexpr (Rows > 1) {
-    add_tile<C, Rows - 1>(rows, K, a, lda, b, ldb, sums, ld_sums);
+    add_tile<C, Rows - 1>(rows, K, a, lda, b, ldb, sums, ld_sums, next);
   }
 }
 
 // sums[rows x NR] += a[rows x K] * b[K x NR] for any number of rows, in tiles of nearly equal height: a low tile leaves most
 // registers idle.
 template <class C>
-inline void add_tiles(int64_t rows, int64_t K, const C* a, int64_t lda, const C* b, int64_t ldb, C* sums, int64_t ld_sums) {
+inline void add_tiles(int64_t rows, int64_t K, const C* a, int64_t lda, const C* b, int64_t ldb, C* sums, int64_t ld_sums,
+                      const Next& next = {}) {
   const int64_t tiles = (rows + tile_rows<C> - 1) / tile_rows<C>;
+  const int64_t share = next.bytes / tiles;
   int64_t r = 0;
   for (int64_t t = 0; t < tiles; ++t) {
     const int64_t height = rows / tiles + (t < rows % tiles ? 1 : 0);
-    add_tile<C>(height, K, a + r * lda, lda, b, ldb, sums + r * ld_sums, ld_sums);
+    add_tile<C>(height, K, a + r * lda, lda, b, ldb, sums + r * ld_sums, ld_sums,
+                {static_cast<const char*>(next.from) + t * share, share});
     r += height;
   }
 }

@@ -1,0 +1,86 @@
+// The register tile for AVX2 + FMA in float, as one asm block: GCC does not keep the loop's 16 registers by itself.
+//
+//   ymm0 .. ymm11   the sums: 2 vectors for each of up to 6 rows
+//   ymm12, ymm13    the row of b          ymm14, ymm15    a broadcast, in turn
+//
+// Rows 0-2 of a are addressed from a0, rows 3-5 from a3 = a0 + 3 lda. Eight steps of k form one iteration, which also
+// fetches one or four cache lines of what is read next, spread evenly so that they arrive while there is arithmetic to do.
+#pragma once
+
+#include <cstdint>
+
+namespace ortisan::detail {
+
+#define ORTISAN_ROW(address, a, c0, c1)          \
+  "vbroadcastss " address ", " a "\n\t"          \
+  "vfmadd231ps %%ymm12, " a ", " c0 "\n\t"       \
+  "vfmadd231ps %%ymm13, " a ", " c1 "\n\t"
+
+#define ORTISAN_ROWS_1(k) ORTISAN_ROW(k "(%[a0])", "%%ymm14", "%%ymm0", "%%ymm1")
+#define ORTISAN_ROWS_2(k) ORTISAN_ROWS_1(k) ORTISAN_ROW(k "(%[a0],%[lda])", "%%ymm15", "%%ymm2", "%%ymm3")
+#define ORTISAN_ROWS_3(k) ORTISAN_ROWS_2(k) ORTISAN_ROW(k "(%[a0],%[lda],2)", "%%ymm14", "%%ymm4", "%%ymm5")
+#define ORTISAN_ROWS_4(k) ORTISAN_ROWS_3(k) ORTISAN_ROW(k "(%[a3])", "%%ymm15", "%%ymm6", "%%ymm7")
+#define ORTISAN_ROWS_5(k) ORTISAN_ROWS_4(k) ORTISAN_ROW(k "(%[a3],%[lda])", "%%ymm14", "%%ymm8", "%%ymm9")
+#define ORTISAN_ROWS_6(k) ORTISAN_ROWS_5(k) ORTISAN_ROW(k "(%[a3],%[lda],2)", "%%ymm15", "%%ymm10", "%%ymm11")
+
+#define ORTISAN_STEP(rows, k)                                                                              \
+  "vmovups (%[b]), %%ymm12\n\tvmovups 32(%[b]), %%ymm13\n\tadd %[ldb], %[b]\n\t" ORTISAN_ROWS_##rows(k)
+#define ORTISAN_FETCH "prefetcht0 (%[next])\n\tadd %[stride], %[next]\n\t"
+
+#define ORTISAN_LOAD(c0, c1) "vmovups (%[c]), " c0 "\n\tvmovups 32(%[c]), " c1 "\n\tadd %[ldc], %[c]\n\t"
+#define ORTISAN_STORE(c0, c1) "sub %[ldc], %[c]\n\tvmovups " c0 ", (%[c])\n\tvmovups " c1 ", 32(%[c])\n\t"
+#define ORTISAN_LOAD_1 ORTISAN_LOAD("%%ymm0", "%%ymm1")
+#define ORTISAN_LOAD_2 ORTISAN_LOAD_1 ORTISAN_LOAD("%%ymm2", "%%ymm3")
+#define ORTISAN_LOAD_3 ORTISAN_LOAD_2 ORTISAN_LOAD("%%ymm4", "%%ymm5")
+#define ORTISAN_LOAD_4 ORTISAN_LOAD_3 ORTISAN_LOAD("%%ymm6", "%%ymm7")
+#define ORTISAN_LOAD_5 ORTISAN_LOAD_4 ORTISAN_LOAD("%%ymm8", "%%ymm9")
+#define ORTISAN_LOAD_6 ORTISAN_LOAD_5 ORTISAN_LOAD("%%ymm10", "%%ymm11")
+#define ORTISAN_STORE_1 ORTISAN_STORE("%%ymm0", "%%ymm1")
+#define ORTISAN_STORE_2 ORTISAN_STORE("%%ymm2", "%%ymm3") ORTISAN_STORE_1
+#define ORTISAN_STORE_3 ORTISAN_STORE("%%ymm4", "%%ymm5") ORTISAN_STORE_2
+#define ORTISAN_STORE_4 ORTISAN_STORE("%%ymm6", "%%ymm7") ORTISAN_STORE_3
+#define ORTISAN_STORE_5 ORTISAN_STORE("%%ymm8", "%%ymm9") ORTISAN_STORE_4
+#define ORTISAN_STORE_6 ORTISAN_STORE("%%ymm10", "%%ymm11") ORTISAN_STORE_5
+
+#define ORTISAN_BLOCK(rows, few, many)                                                                     \
+  few ORTISAN_STEP(rows, "0") ORTISAN_STEP(rows, "4") many ORTISAN_STEP(rows, "8") ORTISAN_STEP(rows, "12") \
+  many ORTISAN_STEP(rows, "16") ORTISAN_STEP(rows, "20") many ORTISAN_STEP(rows, "24") ORTISAN_STEP(rows, "28")
+
+#define ORTISAN_TILE_ASM(rows, few, many)                                                                  \
+  asm volatile(ORTISAN_LOAD_##rows                                                                         \
+      "test %[blocks], %[blocks]\n\tjz 2f\n\t.p2align 5\n"                                                 \
+      "1:\n\t" ORTISAN_BLOCK(rows, few, many)                                                              \
+      "add $32, %[a0]\n\tadd $32, %[a3]\n\tdec %[blocks]\n\tjnz 1b\n"                                      \
+      "2:\n\ttest %[rest], %[rest]\n\tjz 4f\n"                                                             \
+      "3:\n\t" ORTISAN_STEP(rows, "0") "add $4, %[a0]\n\tadd $4, %[a3]\n\tdec %[rest]\n\tjnz 3b\n"         \
+      "4:\n\t" ORTISAN_STORE_##rows "vzeroupper\n\t"                                                       \
+      : [a0] "+r"(a0), [a3] "+r"(a3), [b] "+r"(b), [c] "+r"(sums), [next] "+r"(next), [blocks] "+r"(blocks), \
+        [rest] "+r"(rest)                                                                                  \
+      : [lda] "r"(row), [ldb] "r"(ldb_bytes), [ldc] "r"(ldc_bytes), [stride] "r"(stride)                   \
+      : "memory", "cc", "ymm0", "ymm1", "ymm2", "ymm3", "ymm4", "ymm5", "ymm6", "ymm7", "ymm8", "ymm9",     \
+        "ymm10", "ymm11", "ymm12", "ymm13", "ymm14", "ymm15")
+
+#define ORTISAN_TILE(rows)                                                              \
+  if constexpr (Rows == rows) {                                                         \
+    if (fetches == 0) ORTISAN_TILE_ASM(rows, "", "");                                   \
+    else if (fetches == 1) ORTISAN_TILE_ASM(rows, ORTISAN_FETCH, "");                   \
+    else ORTISAN_TILE_ASM(rows, ORTISAN_FETCH, ORTISAN_FETCH);                          \
+  }
+
+// sums[Rows x 16] += a[Rows x K] b[K x 16]. `fetches` lines per eight steps of k, from `next` on, `stride` bytes apart.
+template <int64_t Rows>
+[[gnu::noinline]] void add_tile_avx2(int64_t K, const float* a, int64_t lda, const float* b, int64_t ldb, float* sums,
+                                     int64_t ld_sums, const char* next, int64_t stride, int64_t fetches) {
+  const int64_t row = lda * 4, ldb_bytes = ldb * 4, ldc_bytes = ld_sums * 4;
+  const char* a0 = reinterpret_cast<const char*>(a);
+  const char* a3 = a0 + 3 * row;
+  int64_t blocks = K / 8, rest = K % 8;
+  ORTISAN_TILE(1)
+  ORTISAN_TILE(2)
+  ORTISAN_TILE(3)
+  ORTISAN_TILE(4)
+  ORTISAN_TILE(5)
+  ORTISAN_TILE(6)
+}
+
+}  // namespace ortisan::detail
