@@ -11,6 +11,7 @@
 #include "pieces.h"
 #include "scalar.h"
 #include "tile.h"
+#include "transpose.h"
 #include "types.h"
 
 namespace ortisan {
@@ -96,30 +97,38 @@ struct AttentionBlock {
       compute_scores(key, keys);
       for (int64_t i = 0; i < task.rows; ++i) {
         add_mask(i, key, keys);
-        weigh(i);
+        weigh(i, ceil_quotient(keys, NR) * NR);
       }
       add_values(key, keys);
     }
     write();
   }
 
+  // Panel p of operand = `columns` keys from k on, transposed; zeros in the columns that are left.
+  void pack_keys(int64_t depth, int64_t columns, const T* k, int64_t p) {
+    C* panel = operand + p * depth * NR;
+    if constexpr (is_small_float<T>) {
+      for (int64_t e = 0; e < depth; ++e) {
+        for (int64_t j = 0; j < columns; ++j) panel[e * NR + j] = load(k[j * call.k_stride.row + e]);
+      }
+    } else {
+      transpose_into(depth, columns, k, call.k_stride.row, panel, NR);
+    }
+    for (int64_t e = 0; e < depth && columns < NR; ++e) {
+      for (int64_t j = columns; j < NR; ++j) panel[e * NR + j] = C(0);
+    }
+  }
+
   // scores[i][j] = scale * q_i . k_j, for the padded number of keys.
   void compute_scores(int64_t key, int64_t keys) {
     const int64_t panels = ceil_quotient(keys, NR);
-    for (int64_t i = 0; i < task.rows * key_block; ++i) scores[i] = C(0);
+    for (int64_t i = 0, end = task.rows * key_block; i < end; ++i) scores[i] = C(0);
     const int64_t kv_head = task.head / call.shape.group;
     for (int64_t d = 0; d < call.shape.D; d += head_slice) {
       const int64_t depth = min_of(head_slice, call.shape.D - d);
       const T* q = row_of(call.q, call.q_stride, task.head, task.row) + d;
       const T* k = row_of(call.k, call.k_stride, kv_head, key) + d;
-      for (int64_t j = 0; j < panels * NR; ++j) {
-        C* column = operand + j / NR * depth * NR + j % NR;
-        if (j < keys) {
-          for (int64_t e = 0; e < depth; ++e) column[e * NR] = load(k[j * call.k_stride.row + e]);
-        } else {
-          for (int64_t e = 0; e < depth; ++e) column[e * NR] = C(0);
-        }
-      }
+      for (int64_t p = 0; p < panels; ++p) pack_keys(depth, min_of(NR, keys - p * NR), k + p * NR * call.k_stride.row, p);
       const C* a;
       int64_t lda;
       if constexpr (is_small_float<T>) {
@@ -136,12 +145,13 @@ struct AttentionBlock {
         add_tiles<C>(task.rows, depth, a, lda, operand + p * depth * NR, NR, scores + p * NR, key_block);
       }
     }
-    for (int64_t i = 0; i < task.rows * key_block; ++i) scores[i] *= call.scale;
   }
 
   void add_mask(int64_t i, int64_t key, int64_t keys) {
     const AttentionMask& mask = call.mask;
     C* row = scores + i * key_block;
+    const C scale = call.scale;
+    for (int64_t j = 0; j < keys; ++j) row[j] *= scale;
     const int64_t offset =
         task.batch * mask.batch + task.head * mask.head + (task.row + i) * mask.row + key * mask.column;
     if (mask.kind == AttentionMask::additive) {
@@ -156,29 +166,42 @@ struct AttentionBlock {
       const C hidden = call.fully_masked_zero ? limits<C>::negative_infinity : limits<C>::lowest;
       for (int64_t j = 0; j < keys; ++j) row[j] = load(data[j * mask.column]) ? row[j] : hidden;
     }
-    for (int64_t j = keys; j < key_block; ++j) row[j] = limits<C>::negative_infinity;
+    for (int64_t j = keys; j < ceil_quotient(keys, NR) * NR; ++j) row[j] = limits<C>::negative_infinity;
   }
 
-  // Turns the scores of query i into weights e^(score - m) and updates m, l and the product so far.
-  void weigh(int64_t i) {
-    constexpr int64_t lanes = key_block / 2;
+  // The larger one; a NaN is passed over, since it comes back in the sum of the weights.
+  static C larger(C candidate, C best) { return candidate > best ? candidate : best; }
+
+  // Turns `width` scores of query i into weights e^(score - m) and updates m, l and the product so far.
+  void weigh(int64_t i, int64_t width) {
     C* row = scores + i * key_block;
-    C lane[lanes];
-    for (int64_t l = 0; l < lanes; ++l) lane[l] = fn::max(row[l], row[lanes + l]);
-    for (int64_t half = lanes / 2; half > 0; half /= 2) {
-      for (int64_t l = 0; l < half; ++l) lane[l] = fn::max(lane[l], lane[half + l]);
+    C lane[NR];
+    for (int64_t l = 0; l < NR; ++l) lane[l] = row[l];
+    for (int64_t j = NR; j < width; j += NR) {
+      for (int64_t l = 0; l < NR; ++l) lane[l] = larger(row[j + l], lane[l]);
     }
-    const C largest = fn::max(top[i], lane[0]);
+    ORTISAN_UNROLL(4)
+    for (int64_t half = NR / 2; half > 0; half /= 2) {
+      for (int64_t l = 0; l < half; ++l) lane[l] = larger(lane[half + l], lane[l]);
+    }
+    const C largest = larger(lane[0], top[i]);
     // While every score is -inf the differences to it would be NaN; the weights are 0 then.
     const C reference = largest == limits<C>::negative_infinity ? C(0) : largest;
-    for (int64_t j = 0; j < key_block; ++j) row[j] = fn::exp(row[j] - reference);
-    for (int64_t l = 0; l < lanes; ++l) lane[l] = row[l] + row[lanes + l];
-    for (int64_t half = lanes / 2; half > 0; half /= 2) {
+    for (int64_t l = 0; l < NR; ++l) lane[l] = C(0);
+    for (int64_t j = 0; j < width; j += NR) {
+      for (int64_t l = 0; l < NR; ++l) {
+        row[j + l] = fn::exp(row[j + l] - reference);
+        lane[l] += row[j + l];
+      }
+    }
+    ORTISAN_UNROLL(4)
+    for (int64_t half = NR / 2; half > 0; half /= 2) {
       for (int64_t l = 0; l < half; ++l) lane[l] += lane[half + l];
     }
     const C shrink = fn::exp(top[i] - reference);
     if (shrink != C(1)) {
-      for (int64_t e = 0; e < columns_padded; ++e) product[i * columns_padded + e] *= shrink;
+      C* sums = product + i * columns_padded;
+      for (int64_t e = 0, end = columns_padded; e < end; ++e) sums[e] *= shrink;
     }
     total[i] = total[i] * shrink + lane[0];
     top[i] = largest;
@@ -211,11 +234,12 @@ struct AttentionBlock {
               (task.row + i) * call.out_stride.row + task.column;
       const C* from = product + i * columns_padded;
       const bool empty = call.shape.T == 0 || (call.fully_masked_zero && top[i] == limits<C>::negative_infinity);
+      const int64_t columns = task.columns;
       if (empty) {
-        for (int64_t e = 0; e < task.columns; ++e) to[e] = store<T>(C(0));
+        for (int64_t e = 0; e < columns; ++e) to[e] = store<T>(C(0));
       } else {
         const C inverse = C(1) / total[i];
-        for (int64_t e = 0; e < task.columns; ++e) to[e] = store<T>(from[e] * inverse);
+        for (int64_t e = 0; e < columns; ++e) to[e] = store<T>(from[e] * inverse);
       }
     }
   }

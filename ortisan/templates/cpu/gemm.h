@@ -12,6 +12,7 @@
 
 #include "pieces.h"
 #include "tile.h"
+#include "transpose.h"
 #include "types.h"
 
 namespace ortisan {
@@ -37,6 +38,7 @@ void pack_panel(int64_t K, int64_t width, const T* b, int64_t stride_k, int64_t 
     }
     return;
   }
+  if (width == NR && stride_k == 1) return transpose_into(K, NR, b, stride_n, panel, NR);
   // By blocks of k, so that columns that are contiguous in k are read line by line.
   for (int64_t k0 = 0; k0 < K; k0 += 32) {
     const int64_t k1 = min_of(k0 + 32, K);
