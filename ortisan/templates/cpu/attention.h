@@ -233,7 +233,9 @@ struct AttentionBlock {
       T* to = call.out + task.batch * call.out_stride.batch + task.head * call.out_stride.head +
               (task.row + i) * call.out_stride.row + task.column;
       const C* from = product + i * columns_padded;
-      const bool empty = call.shape.T == 0 || (call.fully_masked_zero && top[i] == limits<C>::negative_infinity);
+      // Every score was -inf: no weight was added up, not even a NaN.
+      const bool hidden = top[i] == limits<C>::negative_infinity && total[i] == C(0);
+      const bool empty = call.shape.T == 0 || (call.fully_masked_zero && hidden);
       const int64_t columns = task.columns;
       if (empty) {
         for (int64_t e = 0; e < columns; ++e) to[e] = store<T>(C(0));
