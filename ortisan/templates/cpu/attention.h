@@ -122,7 +122,9 @@ struct AttentionBlock {
   // scores[i][j] = scale * q_i . k_j, for the padded number of keys.
   void compute_scores(int64_t key, int64_t keys) {
     const int64_t panels = ceil_quotient(keys, NR);
-    for (int64_t i = 0, end = task.rows * key_block; i < end; ++i) scores[i] = C(0);
+    if (call.shape.D == 0) {
+      for (int64_t i = 0; i < query_block * key_block; ++i) scores[i] = C(0);
+    }
     const int64_t kv_head = task.head / call.shape.group;
     for (int64_t d = 0; d < call.shape.D; d += head_slice) {
       const int64_t depth = min_of(head_slice, call.shape.D - d);
@@ -142,7 +144,7 @@ struct AttentionBlock {
         lda = call.q_stride.row;
       }
       for (int64_t p = 0; p < panels; ++p) {
-        add_tiles<C>(task.rows, depth, a, lda, operand + p * depth * NR, NR, scores + p * NR, key_block);
+        add_tiles<C>(task.rows, depth, a, lda, operand + p * depth * NR, NR, scores + p * NR, key_block, d > 0);
       }
     }
   }
@@ -215,7 +217,7 @@ struct AttentionBlock {
       const int64_t width = min_of(NR, task.columns - e);
       if constexpr (!is_small_float<T>) {
         if (width == NR) {
-          add_tiles<C>(task.rows, keys, scores, key_block, v + e, call.v_stride.row, product + e, columns_padded);
+          add_tiles<C>(task.rows, keys, scores, key_block, v + e, call.v_stride.row, product + e, columns_padded, true);
           continue;
         }
       }
@@ -224,7 +226,7 @@ struct AttentionBlock {
           operand[j * NR + l] = l < width ? load(v[j * call.v_stride.row + e + (l < width ? l : 0)]) : C(0);
         }
       }
-      add_tiles<C>(task.rows, keys, scores, key_block, operand, NR, product + e, columns_padded);
+      add_tiles<C>(task.rows, keys, scores, key_block, operand, NR, product + e, columns_padded, true);
     }
   }
 

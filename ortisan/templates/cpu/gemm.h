@@ -65,7 +65,7 @@ void add_converted(int64_t rows, int64_t k0, int64_t k1, const T* a, int64_t lda
       const T* row = a + (r + i) * lda + k0;
       for (int64_t k = 0; k < depth; ++k) a_block[i * depth + k] = load(row[k]);
     }
-    add_tile<C>(height, depth, a_block, depth, b_block, NR, sums + r * NR, NR);
+    add_tile<C>(height, depth, a_block, depth, b_block, NR, sums + r * NR, NR, k0 > 0);
     r += height;
   }
 }
@@ -75,7 +75,9 @@ template <class T>
 void add_panel(int64_t rows, int64_t K, const T* a, int64_t lda, const T* panel, compute_t<T>* sums) {
   constexpr int64_t NR = panel_width<T>;
   constexpr int64_t depth = is_small_float<T> ? gemm_depth_converted : gemm_depth;
-  for (int64_t i = 0; i < rows * NR; ++i) sums[i] = compute_t<T>(0);
+  if (K == 0) {
+    for (int64_t i = 0; i < rows * NR; ++i) sums[i] = compute_t<T>(0);
+  }
   for (int64_t k0 = 0; k0 < K; k0 += depth) {
     const int64_t k1 = min_of(k0 + depth, K);
     if constexpr (is_small_float<T>) {
@@ -83,7 +85,7 @@ void add_panel(int64_t rows, int64_t K, const T* a, int64_t lda, const T* panel,
     } else {
       // A single tile reads B at the speed of memory, where the hardware's own prefetching does best.
       const Next next = {panel + k1 * NR, rows > tile_rows<T> ? (k1 - k0) * NR * int64_t(sizeof(T)) : 0};
-      add_tiles<T>(rows, k1 - k0, a + k0, lda, panel + k0 * NR, NR, sums, NR, next);
+      add_tiles<T>(rows, k1 - k0, a + k0, lda, panel + k0 * NR, NR, sums, NR, k0 > 0, next);
     }
   }
 }

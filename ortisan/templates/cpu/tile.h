@@ -68,9 +68,9 @@ template <class C, int64_t Rows>
 struct Tile {
   static constexpr int64_t width = panel_width<C>;
 
-  // sums is [Rows][ld_sums] and holds the sums of earlier blocks of k.
+  // sums is [Rows][ld_sums]; with `more` it holds the sums of earlier blocks of k.
   [[gnu::noinline]] static void add(int64_t K, const C* __restrict a, int64_t lda, const C* __restrict b, int64_t ldb,
-                                    C* __restrict sums, int64_t ld_sums) {
+                                    C* __restrict sums, int64_t ld_sums, bool more) {
     constexpr int64_t lanes = min_of(vector_bytes / sizeof(C), width);
     constexpr int64_t V = width / lanes;
     using U = typename Wrapping<C>::type;
@@ -80,7 +80,9 @@ struct Tile {
     ORTISAN_UNROLL(12)
     for (int64_t r = 0; r < Rows; ++r) {
       ORTISAN_UNROLL(4)
-      for (int64_t v = 0; v < V; ++v) s[r][v] = *reinterpret_cast<const unaligned*>(sums + r * ld_sums + v * lanes);
+      for (int64_t v = 0; v < V; ++v) {
+        s[r][v] = more ? *reinterpret_cast<const unaligned*>(sums + r * ld_sums + v * lanes) : vector{};
+      }
     }
     ORTISAN_UNROLL(4)
     for (int64_t k = 0; k < K; ++k) {
@@ -102,37 +104,38 @@ struct Tile {
   }
 };
 
-// One tile of `rows` <= tile_rows<C> rows.
+// One tile of `rows` <= tile_rows<C> rows; without `more` the sums begin at 0.
 template <class C, int64_t Rows = tile_rows<C>>
 inline void add_tile(int64_t rows, int64_t K, const C* a, int64_t lda, const C* b, int64_t ldb, C* sums, int64_t ld_sums,
-                     const Next& next = {}) {
+                     bool more, const Next& next = {}) {
   if (rows == Rows) {
 #if ORTISAN_TILE_AVX2
     if constexpr (std::is_same_v<C, float>) {
       const int64_t blocks = max_of(1, K / 8), lines = (next.bytes + 63) / 64;
       const int64_t fetches = lines == 0 ? 0 : (lines <= blocks ? 1 : 4);
       const int64_t stride = fetches == 0 ? 0 : max_of(1, next.bytes / (blocks * fetches));
-      add_tile_avx2<Rows>(K, a, lda, b, ldb, sums, ld_sums, static_cast<const char*>(next.from), stride, fetches);
+      const char* from = static_cast<const char*>(next.from);
+      add_tile_avx2<Rows>(K, a, lda, b, ldb, sums, ld_sums, more, from, stride, fetches);
       return;
     }
 #endif
-    Tile<C, Rows>::add(K, a, lda, b, ldb, sums, ld_sums);
+    Tile<C, Rows>::add(K, a, lda, b, ldb, sums, ld_sums, more);
   } else if constexpr (Rows > 1) {
-    add_tile<C, Rows - 1>(rows, K, a, lda, b, ldb, sums, ld_sums, next);
+    add_tile<C, Rows - 1>(rows, K, a, lda, b, ldb, sums, ld_sums, more, next);
   }
 }
 
-// sums[rows x NR] += a[rows x K] * b[K x NR] for any number of rows, in tiles of nearly equal height: a low tile leaves most
+// sums[rows x NR] += a[rows x K] * b[K x NR] (= without `more`) for any number of rows, in tiles of nearly equal height: a low tile leaves most
 // registers idle.
 template <class C>
 inline void add_tiles(int64_t rows, int64_t K, const C* a, int64_t lda, const C* b, int64_t ldb, C* sums, int64_t ld_sums,
-                      const Next& next = {}) {
+                      bool more, const Next& next = {}) {
   const int64_t tiles = (rows + tile_rows<C> - 1) / tile_rows<C>;
   const int64_t share = next.bytes / tiles;
   int64_t r = 0;
   for (int64_t t = 0; t < tiles; ++t) {
     const int64_t height = rows / tiles + (t < rows % tiles ? 1 : 0);
-    add_tile<C>(height, K, a + r * lda, lda, b, ldb, sums + r * ld_sums, ld_sums,
+    add_tile<C>(height, K, a + r * lda, lda, b, ldb, sums + r * ld_sums, ld_sums, more,
                 {static_cast<const char*>(next.from) + t * share, share});
     r += height;
   }

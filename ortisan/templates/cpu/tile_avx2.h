@@ -28,13 +28,14 @@ namespace ortisan::detail {
 #define ORTISAN_FETCH "prefetcht0 (%[next])\n\tadd %[stride], %[next]\n\t"
 
 #define ORTISAN_LOAD(c0, c1) "vmovups (%[c]), " c0 "\n\tvmovups 32(%[c]), " c1 "\n\tadd %[ldc], %[c]\n\t"
+#define ORTISAN_ZERO(c0, c1) "vxorps " c0 ", " c0 ", " c0 "\n\tvxorps " c1 ", " c1 ", " c1 "\n\tadd %[ldc], %[c]\n\t"
 #define ORTISAN_STORE(c0, c1) "sub %[ldc], %[c]\n\tvmovups " c0 ", (%[c])\n\tvmovups " c1 ", 32(%[c])\n\t"
-#define ORTISAN_LOAD_1 ORTISAN_LOAD("%%ymm0", "%%ymm1")
-#define ORTISAN_LOAD_2 ORTISAN_LOAD_1 ORTISAN_LOAD("%%ymm2", "%%ymm3")
-#define ORTISAN_LOAD_3 ORTISAN_LOAD_2 ORTISAN_LOAD("%%ymm4", "%%ymm5")
-#define ORTISAN_LOAD_4 ORTISAN_LOAD_3 ORTISAN_LOAD("%%ymm6", "%%ymm7")
-#define ORTISAN_LOAD_5 ORTISAN_LOAD_4 ORTISAN_LOAD("%%ymm8", "%%ymm9")
-#define ORTISAN_LOAD_6 ORTISAN_LOAD_5 ORTISAN_LOAD("%%ymm10", "%%ymm11")
+#define ORTISAN_SUMS_1(what) what("%%ymm0", "%%ymm1")
+#define ORTISAN_SUMS_2(what) ORTISAN_SUMS_1(what) what("%%ymm2", "%%ymm3")
+#define ORTISAN_SUMS_3(what) ORTISAN_SUMS_2(what) what("%%ymm4", "%%ymm5")
+#define ORTISAN_SUMS_4(what) ORTISAN_SUMS_3(what) what("%%ymm6", "%%ymm7")
+#define ORTISAN_SUMS_5(what) ORTISAN_SUMS_4(what) what("%%ymm8", "%%ymm9")
+#define ORTISAN_SUMS_6(what) ORTISAN_SUMS_5(what) what("%%ymm10", "%%ymm11")
 #define ORTISAN_STORE_1 ORTISAN_STORE("%%ymm0", "%%ymm1")
 #define ORTISAN_STORE_2 ORTISAN_STORE("%%ymm2", "%%ymm3") ORTISAN_STORE_1
 #define ORTISAN_STORE_3 ORTISAN_STORE("%%ymm4", "%%ymm5") ORTISAN_STORE_2
@@ -47,7 +48,8 @@ namespace ortisan::detail {
   many ORTISAN_STEP(rows, "16") ORTISAN_STEP(rows, "20") many ORTISAN_STEP(rows, "24") ORTISAN_STEP(rows, "28")
 
 #define ORTISAN_TILE_ASM(rows, few, many)                                                                  \
-  asm volatile(ORTISAN_LOAD_##rows                                                                         \
+  asm volatile("test %[more], %[more]\n\tjz 5f\n\t" ORTISAN_SUMS_##rows(ORTISAN_LOAD) "jmp 6f\n"           \
+      "5:\n\t" ORTISAN_SUMS_##rows(ORTISAN_ZERO) "\n6:\n\t"                                               \
       "test %[blocks], %[blocks]\n\tjz 2f\n\t.p2align 5\n"                                                 \
       "1:\n\t" ORTISAN_BLOCK(rows, few, many)                                                              \
       "add $32, %[a0]\n\tadd $32, %[a3]\n\tdec %[blocks]\n\tjnz 1b\n"                                      \
@@ -56,7 +58,7 @@ namespace ortisan::detail {
       "4:\n\t" ORTISAN_STORE_##rows "vzeroupper\n\t"                                                       \
       : [a0] "+r"(a0), [a3] "+r"(a3), [b] "+r"(b), [c] "+r"(sums), [next] "+r"(next), [blocks] "+r"(blocks), \
         [rest] "+r"(rest)                                                                                  \
-      : [lda] "r"(row), [ldb] "r"(ldb_bytes), [ldc] "r"(ldc_bytes), [stride] "r"(stride)                   \
+      : [lda] "r"(row), [ldb] "r"(ldb_bytes), [ldc] "r"(ldc_bytes), [stride] "r"(stride), [more] "r"(more) \
       : "memory", "cc", "ymm0", "ymm1", "ymm2", "ymm3", "ymm4", "ymm5", "ymm6", "ymm7", "ymm8", "ymm9",     \
         "ymm10", "ymm11", "ymm12", "ymm13", "ymm14", "ymm15")
 
@@ -67,10 +69,10 @@ namespace ortisan::detail {
     else ORTISAN_TILE_ASM(rows, ORTISAN_FETCH, ORTISAN_FETCH);                          \
   }
 
-// sums[Rows x 16] += a[Rows x K] b[K x 16]. `fetches` lines per eight steps of k, from `next` on, `stride` bytes apart.
+// sums[Rows x 16] += a[Rows x K] b[K x 16], or = where there are no sums yet (`more` is 0). `fetches` lines per eight steps of k, from `next` on, `stride` bytes apart.
 template <int64_t Rows>
 [[gnu::noinline]] void add_tile_avx2(int64_t K, const float* a, int64_t lda, const float* b, int64_t ldb, float* sums,
-                                     int64_t ld_sums, const char* next, int64_t stride, int64_t fetches) {
+                                     int64_t ld_sums, int64_t more, const char* next, int64_t stride, int64_t fetches) {
   const int64_t row = lda * 4, ldb_bytes = ldb * 4, ldc_bytes = ld_sums * 4;
   const char* a0 = reinterpret_cast<const char*>(a);
   const char* a3 = a0 + 3 * row;
