@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +15,7 @@ from ortisan.converter.load import load_model
 from ortisan.converter.save import save_with_external_data
 from ortisan.converter.selection import Between, Selectors
 from ortisan.describe import describe_compilation, reasons_in_short
-from ortisan.errors import OptionError, UnsupportedError
+from ortisan.errors import ArtifactError, OptionError, UnsupportedError
 from ortisan.facade import Model, Progress, build_sources, compile_with, give_back, render_sources, substitute_ops
 from ortisan.giveback import find_slower, slower_reason
 from ortisan.runtime.artifact import Artifact, open_artifact, open_compiled
@@ -120,10 +119,12 @@ def _fill(staged: Path, compiled: Compilation, job: _Job) -> _Filled:
         manifest = _write(staged, compiled, job)
         verification = _verify(staged, manifest, job) if job.verify and compiled.ops else None
     if bench is None and compiled.ops:
-        # Without samples that run there is nothing to time, which matters only when somebody asked for a measurement.
-        unimportant = (OptionError,) if job.keep == "all" and not job.verify else ()
-        with contextlib.suppress(*unimportant):
+        # Without ONNX Runtime's own run there is nothing to time against, which matters only when that was asked for.
+        try:
             bench = _bench(staged, manifest, job)
+        except (OptionError, ArtifactError):
+            if job.keep == "faster" or job.verify:
+                raise
     measured = {
         "given_back": given_back,
         "verification": verification.to_json() if verification else None,

@@ -66,7 +66,10 @@ def _cpu() -> str:
 
 def _aitemplate() -> Finding:
     """Looks at the files only: importing AITemplate would bring in torch."""
-    how = "needed for target cuda and rocm only; it comes from github.com/facebookincubator/AITemplate, not from PyPI"
+    how = (
+        "for GPU targets, which this version does not have yet; it comes from "
+        "github.com/facebookincubator/AITemplate, not from PyPI"
+    )
     spec = importlib.util.find_spec("aitemplate")
     if spec is None:
         return Finding("AITemplate", "optional", f"not installed; {how}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -21,7 +21,8 @@ from ortisan.compilation import Compilation, Options, Target
 from ortisan.converter import cleanup
 from ortisan.converter.canonical import canonicalize
 from ortisan.converter.load import load_model, model_hash
-from ortisan.converter.partition import LeftOut, Partition, partition
+from ortisan.converter.partition import LeftOut, Partition, Subgraph, partition
+from ortisan.converter.save import own_external_tensors
 from ortisan.converter.selection import Between, Selectors, is_left_out, mark_selection
 from ortisan.converter.substitute import Replacement, substitute
 from ortisan.errors import ArtifactError, OptionError, UnsupportedError
@@ -139,8 +140,9 @@ def _default_name(model: Model, loaded: ir.Model) -> str:
     return loaded.graph.name or "model"
 
 
-def _hash8(digest: str, options: Options, subgraphs: object) -> str:
-    graphs = "\n".join(str(subgraph.graph) for subgraph in subgraphs)  # type: ignore[attr-defined]
+def _hash8(digest: str, options: Options, subgraphs: Sequence[Subgraph]) -> str:
+    """Eight digits that differ when the generated library does."""
+    graphs = "\n".join(f"{sub.graph}\n{sub.graph.bounds}\n{sub.graph.guards}" for sub in subgraphs)
     text = f"{__version__}\n{digest}\n{options.target}\n{graphs}"
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
@@ -214,11 +216,10 @@ def convert_graph(model: Model, compiled: Compilation) -> onnx.ModelProto:
     if render_sources(again) != render_sources(compiled):
         raise OptionError(f"the model is not the one that '{compiled.name}' was compiled from")
     converted = substitute_ops(again)
-    if (
-        sum(value.const_value.nbytes for value in converted.graph.initializers.values() if value.const_value)
-        > _MAX_PROTOBUF_BYTES
-    ):
+    tensors = [value.const_value for value in converted.graph.initializers.values() if value.const_value]
+    if sum(tensor.nbytes for tensor in tensors if tensor.dtype != ir.DataType.STRING) > _MAX_PROTOBUF_BYTES:
         raise ArtifactError("the converted model is larger than 2 GB, which protobuf can't hold; use ortisan.build")
+    own_external_tensors(converted)
     return ir.to_proto(converted)
 
 

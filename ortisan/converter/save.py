@@ -12,7 +12,7 @@ _INLINE_BYTES = 1024
 
 def save_with_external_data(model: ir.Model, folder: Path, name: str) -> None:
     """Writes NAME.onnx and, when there are weights, NAME.onnx.data. Small tensors stay in the graph."""
-    _own_small_tensors(model)
+    own_external_tensors(model, _INLINE_BYTES)
     ir.save(
         model,
         folder / f"{name}.onnx",
@@ -23,10 +23,13 @@ def save_with_external_data(model: ir.Model, folder: Path, name: str) -> None:
     )
 
 
-def _own_small_tensors(model: ir.Model) -> None:
-    """Copies small tensors out of their files: `ir.save` would close a file that arrays may still point into."""
+def own_external_tensors(model: ir.Model, largest: int | None = None) -> None:
+    """Copies tensors, all or those of at most `largest` bytes, out of the files they lie in.
+
+    onnx-ir's own functions for this close the files, into which arrays may still point.
+    """
     for graph in model.graphs():
         for value in graph.initializers.values():
             tensor = value.const_value
-            if isinstance(tensor, ir.ExternalTensor) and tensor.nbytes <= _INLINE_BYTES:
+            if isinstance(tensor, ir.ExternalTensor) and (largest is None or tensor.nbytes <= largest):
                 value.const_value = ir.tensor(tensor.numpy().copy(), dtype=tensor.dtype, name=tensor.name)

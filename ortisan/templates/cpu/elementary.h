@@ -21,32 +21,59 @@ inline float select(bool condition, float a, float b) { return condition ? a : b
 
 inline float power_of_two(int32_t exponent) { return bit_cast<float>(static_cast<uint32_t>(exponent + 127) << 23); }
 
-// x = n ln2 + r with |r| <= ln2 / 2, and the polynomial e^r - 1 = r + r^2 q(r).
+// x 2^n for a normal x and the n in the low 9 bits of `bits`, when the result is normal too.
+inline float add_exponent(float x, uint32_t bits) { return bit_cast<float>(bit_cast<uint32_t>(x) + (bits << 23)); }
+
+// Clamps work on the bits, as integers: of a float clamped to a constant GCC computes everything that follows twice. Bits of
+// positive floats are in order, and so are those of negative floats; NaNs come out as the bound.
+inline float clamp_above(float x, float positive) {
+  const int32_t bits = bit_cast<int32_t>(x), bound = bit_cast<int32_t>(positive);
+  return bit_cast<float>(bits < bound ? bits : bound);
+}
+inline float clamp_below(float x, float negative) {
+  const uint32_t bits = bit_cast<uint32_t>(x), bound = bit_cast<uint32_t>(negative);
+  return bit_cast<float>(bits < bound ? bits : bound);
+}
+
+// x = n ln2 + r with |r| <= ln2 / 2. The low bits of `shifted` are n + bias.
 struct ReducedExp {
-  int32_t n;
-  float expm1_r;
+  uint32_t shifted;
+  float r;
 };
 
+template <int bias>
 inline ReducedExp reduce_exp(float x) {
-  const float shifted = x * log2_e + round_shift;
-  const float n = shifted - round_shift;
-  const float r = (x - n * ln2_high) - n * ln2_low;
+  constexpr float shift = round_shift + static_cast<float>(bias);
+  const float shifted = x * log2_e + shift;
+  const float n = shifted - shift;
+  return {bit_cast<uint32_t>(shifted), (x - n * ln2_high) - n * ln2_low};
+}
+
+// (e^r - 1 - r) / r^2 for |r| <= ln2 / 2.
+inline float exp_tail(float r) {
   float q = 0x1.6a23aep-10f;
   q = q * r + 0x1.123a24p-7f;
   q = q * r + 0x1.5558f4p-5f;
   q = q * r + 0x1.55549p-3f;
-  q = q * r + 0x1.fffffcp-2f;
-  return {bit_cast<int32_t>(shifted) - round_shift_bits, q * r * r + r};
+  return q * r + 0x1.fffffcp-2f;
 }
 
+inline float exp_reduced(float r) { return (exp_tail(r) * r + 1.0f) * r + 1.0f; }
+
 // e^x * 2^shift, with one rounding at the ends of the range.
-inline float exp_shifted(float x, int32_t shift) {
-  x = select(x > 90.0f, 90.0f, x);
-  x = select(x < -105.0f, -105.0f, x);
-  const ReducedExp e = reduce_exp(x);
-  const int32_t n = e.n + shift;
-  const int32_t first = n >> 1;
-  return (e.expm1_r + 1.0f) * power_of_two(first) * power_of_two(n - first);
+template <int shift>
+inline float exp_shifted(float x) {
+  const ReducedExp e = reduce_exp<shift>(clamp_below(clamp_above(x, 90.0f), -105.0f));
+  const uint32_t first = static_cast<uint32_t>(static_cast<int32_t>(e.shifted) >> 1);
+  const float result = add_exponent(exp_reduced(e.r), first) * add_exponent(1.0f, e.shifted - first);
+  return select(x == x, result, x);
+}
+
+// e^x for x <= 0. The exponent is kept 64 too high until the last multiplication, which rounds a subnormal.
+inline float exp_nonpositive(float x) {
+  const ReducedExp e = reduce_exp<64>(x);
+  const float result = add_exponent(exp_reduced(e.r), e.shifted) * 0x1p-64f;
+  return select(x < -104.0f, 0.0f, result);
 }
 
 // exponent * ln2 + log(1 + f) for f in [sqrt(1/2) - 1, sqrt(2) - 1].
@@ -74,32 +101,18 @@ inline float centred_fraction(float x, int32_t exponent) {
   return bit_cast<float>(bit_cast<uint32_t>(x) - (static_cast<uint32_t>(exponent) << 23));
 }
 
-// e^(-a^2) t p(t), t = 1 / (1 + 0.48 a): the complementary error function of a >= 0, given a^2.
-inline float erfc_positive(float a, float a_squared) {
-  const float t = 1.0f / (1.0f + 0.48f * a);
-  float p = -0x1.a407ccp-5f;
-  p = p * t + 0x1.1a27bap-2f;
-  p = p * t - 0x1.15c9bcp-1f;
-  p = p * t + 0x1.9d26cp-2f;
-  p = p * t - 0x1.69b69ap-4f;
-  p = p * t + 0x1.d7f084p-3f;
-  p = p * t + 0x1.d76594p-3f;
-  p = p * t + 0x1.16434ap-2f;
-  p = p * t + 0x1.15454ap-2f;
-  return exp_shifted(-a_squared, 0) * (p * t);
-}
-
 }  // namespace detail
 
-inline float exp(float x) { return detail::exp_shifted(x, 0); }
+inline float exp(float x) { return detail::exp_shifted<0>(x); }
 inline double exp(double x) { return __builtin_exp(x); }
 
 // e^x - 1 without cancellation near zero.
 inline float expm1(float x) {
   const float clamped = detail::select(x > 89.0f, 89.0f, detail::select(x < -20.0f, -20.0f, x));
-  const detail::ReducedExp e = detail::reduce_exp(clamped);
-  const float scale = detail::power_of_two(e.n - 1);
-  const float result = 2.0f * (e.expm1_r * scale + (scale - 0.5f));
+  const detail::ReducedExp e = detail::reduce_exp<-1>(clamped);
+  const float scale = detail::add_exponent(1.0f, e.shifted);
+  const float expm1_r = detail::exp_tail(e.r) * e.r * e.r + e.r;
+  const float result = 2.0f * (expm1_r * scale + (scale - 0.5f));
   return detail::select(x == 0.0f, x, result);
 }
 inline double expm1(double x) { return __builtin_expm1(x); }
@@ -134,27 +147,31 @@ inline float sinh(float x) {
   const float a = __builtin_fabsf(x);
   const float t = expm1(a);
   const float small = 0.5f * (t + t / (t + 1.0f));
-  return __builtin_copysignf(detail::select(a < 10.0f, small, detail::exp_shifted(a, -1)), x);
+  return __builtin_copysignf(detail::select(a < 10.0f, small, detail::exp_shifted<-1>(a)), x);
 }
 inline double sinh(double x) { return __builtin_sinh(x); }
 
 inline float cosh(float x) {
-  const float half_exp = detail::exp_shifted(__builtin_fabsf(x), -1);
+  const float half_exp = detail::exp_shifted<-1>(__builtin_fabsf(x));
   return half_exp + 0.25f / half_exp;
 }
 inline double cosh(double x) { return __builtin_cosh(x); }
 
+// t / (t + 2), t = e^(2|x|) - 1 = 2^n (e^(2r) - 1) + (2^n - 1), |x| = n ln2 / 2 + r.
 inline float tanh(float x) {
+  constexpr float shift = detail::round_shift + 127.0f;
   const float a = __builtin_fabsf(x);
-  const float z = x * x;
-  float p = -0x1.75e0fap-8f;
-  p = p * z + 0x1.522668p-6f;
-  p = p * z - 0x1.b83c5p-5f;
-  p = p * z + 0x1.110726p-3f;
-  p = p * z - 0x1.555532p-2f;
-  const float near = p * (z * x) + x;
-  const float far = 1.0f - 2.0f / (1.0f + exp(2.0f * a));
-  return __builtin_copysignf(detail::select(a < 0.625f, near, far), x);
+  const float shifted = a * (2.0f * detail::log2_e) + shift;
+  const float r = a - (shifted - shift) * 0.346573590f;
+  const float scale = bit_cast<float>(bit_cast<uint32_t>(shifted) << 23);
+  float q = 0x1.6b97b6p-4f;
+  q = q * r + 0x1.122538p-2f;
+  q = q * r + 0x1.5556f6p-1f;
+  q = q * r + 0x1.5554b4p+0f;
+  q = q * r + 0x1.fffffep+0f;
+  const float expm1_2r = q * (r * r) + (r + r);
+  const float t = expm1_2r * scale + (scale - 1.0f);
+  return __builtin_copysignf(detail::select(a > 9.5f, 1.0f, t / (t + 2.0f)), x);
 }
 inline double tanh(double x) { return __builtin_tanh(x); }
 
@@ -184,36 +201,12 @@ inline float atanh(float x) {
 inline double atanh(double x) { return __builtin_atanh(x); }
 
 inline float sigmoid(float x) {
-  const float z = exp(-__builtin_fabsf(x));
+  const float z = detail::exp_nonpositive(-__builtin_fabsf(x));
   return detail::select(x < 0.0f, z, 1.0f) / (1.0f + z);
 }
 inline double sigmoid(double x) {
   const double z = __builtin_exp(-__builtin_fabs(x));
   return (x < 0.0 ? z : 1.0) / (1.0 + z);
 }
-
-inline float erf(float x) {
-  const float a = __builtin_fabsf(x);
-  const float z = x * x;
-  float p = 0x1.49631cp-14f;
-  p = p * z - 0x1.a3f45p-11f;
-  p = p * z + 0x1.540550p-8f;
-  p = p * z - 0x1.b7f9p-6f;
-  p = p * z + 0x1.ce2cf6p-4f;
-  p = p * z - 0x1.81273ep-2f;
-  p = p * z + 0x1.06eba8p-3f;
-  const float near = p * x + x;
-  return detail::select(a < 1.0f, near, __builtin_copysignf(1.0f - detail::erfc_positive(a, z), x));
-}
-inline double erf(double x) { return __builtin_erf(x); }
-
-// x Phi(x) = 0.5 x (1 + erf(x / sqrt(2))); the lower tail is taken directly, so nothing cancels for negative x.
-inline float gelu(float x) {
-  const float a = __builtin_fabsf(x);
-  const float tail = 0.5f * detail::erfc_positive(a * 0.707106781f, 0.5f * x * x);
-  const float above = detail::select(x > 16.0f, 16.0f, x);  // the tail is 0 long before; an infinity must not meet it
-  return detail::select(x > 0.0f, -above, x) * tail + detail::select(x > 0.0f, x, -0.0f);
-}
-inline double gelu(double x) { return 0.5 * x * __builtin_erfc(-x * 0.70710678118654752440); }
 
 }  // namespace ortisan::fn

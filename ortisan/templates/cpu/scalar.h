@@ -6,5 +6,6 @@
 #include "activation.h"
 #include "arithmetic.h"
 #include "elementary.h"
+#include "error_function.h"
 #include "power.h"
 #include "trigonometry.h"

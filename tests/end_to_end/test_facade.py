@@ -1,0 +1,116 @@
+"""compile, generate and convert_graph together, on models small enough to look at."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx.external_data_helper import convert_model_to_external_data
+
+import ortisan
+from tests.models.mlp import mlp
+from tests.models.text import random_feeds, run_ort, text_model
+
+CHAIN = text_model(
+    "(float[B,4] x, float[4] z) => (float[B,4] y)",
+    "a = Add(x, z) b = Tanh(a) c = Mul(b, x) d = Exp(c) y = Sub(d, z)",
+)
+
+
+def run_converted(converted: onnx.ModelProto, library: Path | None, feeds: dict) -> list:
+    onnx.checker.check_model(converted)
+    options = ort.SessionOptions()
+    options.register_custom_ops_library(str(library))
+    return ort.InferenceSession(converted.SerializeToString(), options).run(None, feeds)
+
+
+@pytest.mark.build
+@pytest.mark.parametrize("model", [mlp(), CHAIN], ids=["mlp", "chain"])
+def test_the_three_steps(model: onnx.ModelProto, tmp_path: Path) -> None:
+    before = model.SerializeToString()
+    compiled = ortisan.compile(model)
+    library = ortisan.generate(compiled, tmp_path / "out")
+    converted = ortisan.convert_graph(model, compiled)
+    feeds = random_feeds(model, B=5, batch=5)
+    for have, want in zip(run_converted(converted, library.path, feeds), run_ort(model, feeds), strict=True):
+        np.testing.assert_allclose(have, want, atol=1e-5)
+    assert model.SerializeToString() == before
+
+
+@pytest.mark.build
+def test_convert_graph_brings_external_weights_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = mlp(sizes=(64, 128, 8))
+    external = onnx.ModelProto()
+    external.CopyFrom(model)
+    convert_model_to_external_data(external, location="w.bin", size_threshold=0)
+    onnx.save(external, tmp_path / "m.onnx")
+    compiled = ortisan.compile(tmp_path / "m.onnx", exclude="Relu")
+    library = ortisan.generate(compiled, tmp_path / "out")
+    monkeypatch.chdir(tmp_path.parent)
+    feeds = random_feeds(model)
+    have = run_converted(ortisan.convert_graph(tmp_path / "m.onnx", compiled), library.path, feeds)
+    np.testing.assert_allclose(have[0], run_ort(model, feeds)[0], atol=1e-5)
+
+
+@pytest.mark.build
+def test_weights_come_from_the_model_that_is_converted(tmp_path: Path) -> None:
+    """The compile key is the graph, not the values: other weights run in the same library."""
+    compiled = ortisan.compile(mlp(seed=0), name="m")
+    library = ortisan.generate(compiled, tmp_path / "out")
+    other = mlp(seed=1)
+    feeds = random_feeds(other)
+    have = run_converted(ortisan.convert_graph(other, compiled), library.path, feeds)
+    np.testing.assert_allclose(have[0], run_ort(other, feeds)[0], atol=1e-5)
+
+
+def test_another_model_is_refused() -> None:
+    with pytest.raises(ortisan.OptionError, match="not the one"):
+        ortisan.convert_graph(CHAIN, ortisan.compile(mlp()))
+
+
+def test_the_same_model_gives_the_same_bytes() -> None:
+    from ortisan.facade import render_sources
+
+    assert render_sources(ortisan.compile(mlp())) == render_sources(ortisan.compile(mlp()))
+
+
+def test_bounds_are_part_of_the_domain() -> None:
+    domains = {
+        ortisan.compile(mlp(), dims=dims).domain for dims in ({}, {"batch": (1, 8)}, {"batch": (1, 9)}, {"batch": 1})
+    }
+    assert len(domains) == 4
+
+
+def test_sources_only_needs_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "/nonexistent")
+    library = ortisan.generate(ortisan.compile(mlp()), tmp_path / "out", sources_only=True)
+    assert library.path is None
+    assert (tmp_path / "out" / "src" / "CMakeLists.txt").exists()
+
+
+def test_the_reference_target_generates_nothing(tmp_path: Path) -> None:
+    compiled = ortisan.compile(mlp(), target="reference")
+    with pytest.raises(ortisan.OptionError, match="numpy"):
+        ortisan.generate(compiled, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_reference_target_computes_the_model() -> None:
+    feeds = random_feeds(mlp())
+    have = ortisan.compile(mlp(), target="reference").run(feeds)
+    np.testing.assert_allclose(have[0], run_ort(mlp(), feeds)[0], atol=1e-5)
+
+
+@pytest.mark.build
+def test_the_library_exports_one_symbol_and_needs_neither_runtime_nor_python(tmp_path: Path) -> None:
+    library = ortisan.generate(ortisan.compile(mlp()), tmp_path / "out")
+    assert library.path is not None
+    handle = ctypes.CDLL(str(library.path))
+    assert handle.RegisterCustomOps
+    text = library.path.read_bytes()
+    assert b"libonnxruntime" not in text
+    assert b"libpython" not in text
