@@ -1,0 +1,161 @@
+"""Fusion groups, views, the memory plan, and what the generated source looks like."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+import ortisan
+from ortisan.codegen.cpu.packing import pack, packed_bytes
+from ortisan.codegen.cpu.plan import GraphPlan, plan_graph
+from ortisan.codegen.render import cpp_string
+from ortisan.facade import render_sources
+from ortisan.models import BertSize, bert
+from ortisan.registry.dtypes import DType
+from tests.models.text import text_model
+
+XY = "(float[B,4] x) => (float[B,4] y)"
+
+
+def plan(model: onnx.ModelProto, **options: object) -> GraphPlan:
+    return ortisan.compile(model, whole_graph=True, **options).plans[0]  # type: ignore[arg-type]
+
+
+def groups(model: onnx.ModelProto) -> list[str]:
+    return [group.name for group in plan(model).groups]
+
+
+def weights(**shapes: tuple[int, ...]) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def test_an_elementwise_chain_is_one_kernel() -> None:
+    assert groups(text_model(XY, "a = Relu(x) b = Exp(a) c = Mul(a, b) y = Tanh(c)")) == [
+        "elementwise.relu_exp_mul_tanh"
+    ]
+
+
+def test_bias_activation_and_residual_join_the_product() -> None:
+    model = text_model(
+        XY, "a = MatMul(x, w) b = Add(a, v) c = Gelu(b) y = Add(c, x)", opset=20, constants=weights(w=(4, 4), v=(4,))
+    )
+    assert groups(model) == ["gemm_rcr_add_gelu_add"]
+
+
+def test_a_batch_broadcast_does_not_join_the_product() -> None:
+    model = text_model(
+        "(float[B,S,4] x, float[B,1,4] m) => (float[B,S,4] y)",
+        "a = MatMul(x, w) y = Add(a, m)",
+        constants=weights(w=(4, 4)),
+    )
+    assert groups(model) == ["gemm_rcr", "elementwise.add"]
+
+
+def test_an_intermediate_that_others_read_is_written_too() -> None:
+    model = text_model("(float[B,4] x) => (float[B,4] y, float[4] z)", "a = Relu(x) y = Exp(a) z = ReduceMax<keepdims = 0>(a, axes)",
+                       opset=18, constants={"axes": np.array([0])})  # fmt: skip
+    first = plan(model).groups[0]
+    assert [node.op.name for node in first.nodes] == ["elementwise.relu", "elementwise.exp"]
+    assert len(first.outputs) == 2
+
+
+def test_an_operand_made_later_keeps_its_reader_out() -> None:
+    """Add needs the second product, which runs after the first: it joins the second, not the first."""
+    model = text_model(XY, "a = MatMul(x, w) b = MatMul(x, v) y = Add(a, b)", constants=weights(w=(4, 4), v=(4, 4)))
+    assert groups(model) == ["gemm_rcr", "gemm_rcr_add"]
+
+
+def test_reshapes_run_no_kernel() -> None:
+    model = text_model(
+        "(float[B,4] x) => (float[B,2,2] y)", "a = Relu(x) y = Reshape(a, s)", constants={"s": np.array([0, 2, 2])}
+    )
+    assert groups(model) == ["elementwise.relu"]
+
+
+def test_attention_reads_and_writes_through_permutes() -> None:
+    import onnx_ir as ir
+
+    model = ir.to_proto(bert(BertSize(layers=1, hidden=32, heads=2, intermediate=48, vocabulary=20, positions=16)))
+    names = groups(model)
+    assert names.count("attention") == 1
+    assert not [name for name in names if "permute" in name]
+
+
+def test_scratch_is_shared_by_liveness() -> None:
+    body = " ".join(f"a{i + 1} = Softmax(a{i})" for i in range(20)).replace("a0", "x") + " y = Relu(a20)"
+    memory = plan(text_model(XY, body)).memory
+    assert len(memory.slots) == 2
+
+
+def test_keep_all_shares_nothing() -> None:
+    body = " ".join(f"a{i + 1} = Softmax(a{i})" for i in range(5)).replace("a0", "x") + " y = Relu(a5)"
+    graph = plan(text_model(XY, body)).graph
+    assert len(plan_graph(graph, keep_all=True).memory.slots) == 5
+
+
+def test_live_values_never_share_a_slot() -> None:
+    import onnx_ir as ir
+
+    built = plan(
+        ir.to_proto(bert(BertSize(layers=2, hidden=32, heads=2, intermediate=48, vocabulary=20, positions=16)))
+    )
+    views, places = built.views, built.memory.places
+    last = {views.root(value): now for now, group in enumerate(built.groups) for value in group.inputs}
+    tenants: dict[int, list[tuple[int, int]]] = {}
+    for now, group in enumerate(built.groups):
+        for value in group.outputs:
+            place = places[views.root(value)]
+            if place.kind == "scratch":
+                tenants.setdefault(place.index, []).append((now, last.get(views.root(value), now)))
+    for stays in tenants.values():
+        for (_, end), (start, _) in zip(sorted(stays), sorted(stays)[1:], strict=False):
+            assert start > end
+
+
+def test_equal_layers_share_their_kernels() -> None:
+    one, three = (
+        ortisan.compile(
+            bert(BertSize(layers=n, hidden=32, heads=2, intermediate=48, vocabulary=20, positions=16)), name="b"
+        )
+        for n in (1, 3)
+    )
+    count = [render_sources(compiled)["graphs_0.cpp"].count("static void ") for compiled in (one, three)]
+    assert count[0] == count[1]
+
+
+def test_outputs_that_are_inputs_constants_or_each_other_are_copied() -> None:
+    model = text_model("(float[B,4] x) => (float[B,4] p, float[B,4] q, float[4] w)", "a = Relu(x) p = Identity(a) q = Identity(a) w = Identity(c)",
+                       constants=weights(c=(4,)))  # fmt: skip
+    assert len(plan(model).memory.copies) >= 1
+
+
+@pytest.mark.parametrize(
+    "layout, shape", [("panels_rcr", (19, 5)), ("panels_rrr", (5, 19)), ("panels_rcr", (16, 3)), ("panels_rrr", (4, 1))]
+)
+def test_panels(layout: str, shape: tuple[int, int]) -> None:
+    data = np.arange(shape[0] * shape[1], dtype=np.float32).reshape(shape) + 1
+    b = data.T if layout == "panels_rcr" else data
+    packed = pack(data, layout)  # type: ignore[arg-type]
+    assert packed.nbytes == packed_bytes(shape, DType.FLOAT32, layout)  # type: ignore[arg-type]
+    panels = packed.reshape(-1, b.shape[0], 16)
+    for k in range(b.shape[0]):
+        for n in range(panels.shape[0] * 16):
+            assert panels[n // 16, k, n % 16] == (b[k, n] if n < b.shape[1] else 0)
+
+
+@pytest.mark.parametrize("text", ['a"b', "a\\b", "a\nb", "??/", "*/", "ü漢", "\x00\x01", "0123", "%"])
+def test_strings_are_escaped(text: str) -> None:
+    literal = cpp_string(text)
+    assert literal.isascii()
+    assert "\n" not in literal
+    assert literal[1:-1].replace('\\"', "").count('"') == 0
+    assert literal[1:-1].encode().decode("unicode_escape").encode("latin-1") == text.encode()
+
+
+def test_generated_source_names_its_templates_and_nothing_else() -> None:
+    source = render_sources(ortisan.compile(text_model(XY, "y = Tanh(x)"), name="t"))["graphs_0.cpp"]
+    assert "// From templates/cpu/elementwise.cpp.j2" in source
+    assert "/home" not in source
+    assert "/tmp" not in source
