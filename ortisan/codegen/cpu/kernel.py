@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
 from ortisan.codegen.cpu.expressions import DimPrinter
+from ortisan.codegen.cpu.fusion import Group
 from ortisan.codegen.cpu.packing import Layout
 from ortisan.codegen.cpu.views import Views
 from ortisan.registry.builder import is_constant
 from ortisan.registry.dims import Dim
 from ortisan.registry.dtypes import DType
-from ortisan.registry.graph import Value
+from ortisan.registry.graph import Node, Op, Value
+
+_Op = TypeVar("_Op", bound=Op)
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,14 @@ class EmitContext:
 
     def message(self, text: str) -> Argument:
         return Argument("message", None, self.messages.setdefault(text, len(self.messages)))
+
+
+def only_node(group: Group, kind: type[_Op]) -> tuple[Node, _Op]:
+    """The node of a group of one, and its op."""
+    node = group.nodes[0]
+    if not isinstance(node.op, kind):
+        raise TypeError(f"{node.op.name} is not a {kind.__name__}")
+    return node, node.op
 
 
 def literal(number: Any, dtype: DType) -> str:

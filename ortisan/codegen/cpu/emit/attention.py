@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ortisan.codegen.cpu.expressions import contiguous_strides
 from ortisan.codegen.cpu.fusion import Group
-from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, literal
-from ortisan.registry.dims import Dim
-from ortisan.registry.graph import Value
+from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, literal, only_node
 from ortisan.registry.ops import Attention
 
 
@@ -27,17 +24,14 @@ class AttentionContext:
 
 
 def emit_attention(group: Group, context: EmitContext) -> KernelSpec:
-    node = group.nodes[0]
-    op = node.op
-    if not isinstance(op, Attention):
-        raise TypeError(op.name)
+    node, op = only_node(group, Attention)
     q, k, v = node.inputs[:3]
     printer, views, cpp = context.printer, context.views, q.dtype.cpp
     params = [Param("q", cpp), Param("k", cpp), Param("v", cpp)]
     mask_strides: tuple[str, ...] = ()
     if op.mask != "none":
         params.append(Param("mask", node.inputs[3].dtype.cpp))
-        mask_strides = _mask_strides(node.inputs[3], (*q.shape[:3], k.shape[2]), context)
+        mask_strides = printer.broadcast_strides(node.inputs[3].shape, (*q.shape[:3], k.shape[2]))
     params.append(Param("out", cpp, written=True))
     strides = [*(views.strides(value) for value in (q, k, v)), views.written_strides(node.output)]
     body = AttentionContext(
@@ -52,16 +46,3 @@ def emit_attention(group: Group, context: EmitContext) -> KernelSpec:
     )
     arguments = (*map(context.read, node.inputs), context.write(node.output))
     return KernelSpec("cpu/attention.cpp.j2", group.name, body, arguments)
-
-
-def _mask_strides(mask: Value, scores: tuple[Dim, ...], context: EmitContext) -> tuple[str, ...]:
-    """Four strides; 0 where the mask is broadcast."""
-    aligned = (*(1 for _ in range(4 - len(mask.shape))), *mask.shape)
-    result = []
-    for dim, extent, stride in zip(aligned, scores, contiguous_strides(aligned), strict=True):
-        printed = context.printer(stride)
-        if dim == extent:
-            result.append(printed)
-        else:
-            result.append("0" if dim == 1 else f"({context.printer(dim)} == 1 ? 0 : {printed})")
-    return tuple(result)

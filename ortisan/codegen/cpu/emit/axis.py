@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ortisan.codegen.cpu.fusion import Group
-from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, literal
+from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, literal, only_node
 from ortisan.registry.dims import Shape, product
 from ortisan.registry.ops import ArgReduce, CumSum, LayerNorm, Reduce, Softmax
 
@@ -45,31 +45,23 @@ def _geometry(shape: Shape, first: int, last: int, context: EmitContext) -> tupl
 
 
 def emit_softmax(group: Group, context: EmitContext) -> KernelSpec:
-    op = group.nodes[0].op
-    if not isinstance(op, Softmax):
-        raise TypeError(op.name)
+    _, op = only_node(group, Softmax)
     return _emit("cpu/softmax.cpp.j2", group, context, (op.axis, op.axis), op.name)
 
 
 def emit_reduce(group: Group, context: EmitContext) -> KernelSpec:
-    op = group.nodes[0].op
-    if not isinstance(op, Reduce):
-        raise TypeError(op.name)
+    _, op = only_node(group, Reduce)
     boolean = {"max": "any", "min": "all"} if group.nodes[0].output.dtype.value == "bool" else {}
     return _emit("cpu/reduce.cpp.j2", group, context, (op.first, op.last), boolean.get(op.kind, op.kind))
 
 
 def emit_arg_reduce(group: Group, context: EmitContext) -> KernelSpec:
-    op = group.nodes[0].op
-    if not isinstance(op, ArgReduce):
-        raise TypeError(op.name)
+    _, op = only_node(group, ArgReduce)
     return _emit("cpu/argmax.cpp.j2", group, context, (op.axis, op.axis), op.name, op.last)
 
 
 def emit_cumsum(group: Group, context: EmitContext) -> KernelSpec:
-    op = group.nodes[0].op
-    if not isinstance(op, CumSum):
-        raise TypeError(op.name)
+    _, op = only_node(group, CumSum)
     return _emit("cpu/cumsum.cpp.j2", group, context, (op.axis, op.axis), "cumsum", op.exclusive, op.reverse)
 
 
@@ -86,10 +78,8 @@ class LayerNormContext:
 
 
 def emit_layernorm(group: Group, context: EmitContext) -> KernelSpec:
-    node = group.nodes[0]
-    op, x = node.op, node.inputs[0]
-    if not isinstance(op, LayerNorm):
-        raise TypeError(op.name)
+    node, op = only_node(group, LayerNorm)
+    x = node.inputs[0]
     affine = [name for name, there in (("gamma", op.gamma), ("beta", op.beta)) if there]
     statistics = ("mean", "inv_std") if op.statistics else ()
     params = (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ortisan.codegen.cpu.emit.move import bits
 from ortisan.codegen.cpu.fusion import Group
-from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param
+from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, only_node
 from ortisan.registry.dims import product
 from ortisan.registry.ops import Gather, GatherNd, IndexSelect
 
@@ -41,11 +41,9 @@ class IndexSelectContext:
 
 
 def emit_index_select(group: Group, context: EmitContext) -> KernelSpec:
-    node = group.nodes[0]
-    if not isinstance(node.op, IndexSelect):
-        raise TypeError(node.op.name)
+    node, op = only_node(group, IndexSelect)
     x, indices = node.inputs
-    axis, printer = node.op.axis, context.printer
+    axis, printer = op.axis, context.printer
     body = IndexSelectContext(
         _params(group),
         bits(x.dtype),
@@ -69,15 +67,13 @@ class GatherContext:
 
 
 def emit_gather(group: Group, context: EmitContext) -> KernelSpec:
-    node = group.nodes[0]
-    if not isinstance(node.op, Gather):
-        raise TypeError(node.op.name)
+    node, op = only_node(group, Gather)
     x, indices = node.inputs
     body = GatherContext(
         _params(group),
         bits(x.dtype),
         indices.dtype.cpp,
-        node.op.axis,
+        op.axis,
         context.printer.all(indices.shape),
         context.printer.all(x.shape),
     )
@@ -98,11 +94,9 @@ class GatherNdContext:
 
 
 def emit_gather_nd(group: Group, context: EmitContext) -> KernelSpec:
-    node = group.nodes[0]
-    if not isinstance(node.op, GatherNd):
-        raise TypeError(node.op.name)
+    node, op = only_node(group, GatherNd)
     x, indices = node.inputs
-    batch_dims, depth, printer = node.op.batch_dims, indices.shape[-1], context.printer
+    batch_dims, depth, printer = op.batch_dims, indices.shape[-1], context.printer
     body = GatherNdContext(
         _params(group),
         bits(x.dtype),

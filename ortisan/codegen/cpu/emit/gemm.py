@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ortisan.codegen.cpu.emit.chain import Chain, Load, build_chain
-from ortisan.codegen.cpu.expressions import contiguous_strides
 from ortisan.codegen.cpu.fusion import Group, operand_kind, rows_and_columns
 from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param
 from ortisan.codegen.cpu.packing import packed_elements
@@ -107,8 +106,8 @@ def emit_bmm(group: Group, context: EmitContext) -> KernelSpec:
         printer(depth),
         chain,
         printer.all(batch),
-        _batch_strides(a.shape[:-2] if batch else (), batch, product((rows, depth)), context),
-        _batch_strides(b_batch, batch, packed, context),
+        printer.broadcast_strides(a.shape[:-2] if batch else (), batch, product((rows, depth))),
+        printer.broadcast_strides(b_batch, batch, packed),
         printer(product(b_batch)),
         (printer(columns), "1") if layout == "rrr" else ("1", printer(depth)),
     )
@@ -123,15 +122,3 @@ def _batch_and_rows(anchor: Node) -> tuple[tuple[Dim, ...], Dim]:
     if len(anchor.inputs[1].shape) == 2:
         return (), product(shape[:-1])
     return shape[:-2], shape[-2]
-
-
-def _batch_strides(have: tuple[Dim, ...], batch: tuple[Dim, ...], step: Dim, context: EmitContext) -> tuple[str, ...]:
-    aligned = (*(1 for _ in range(len(batch) - len(have))), *have)
-    strides = []
-    for dim, extent, stride in zip(aligned, batch, contiguous_strides(aligned), strict=True):
-        size = context.printer(product((stride, step)))
-        if dim == extent:
-            strides.append(size)
-        else:
-            strides.append("0" if dim == 1 else f"({context.printer(dim)} == 1 ? 0 : {size})")
-    return tuple(strides)

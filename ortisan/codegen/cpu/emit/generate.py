@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ortisan.codegen.cpu.emit.move import bits
 from ortisan.codegen.cpu.fusion import Group
-from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, literal
+from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, literal, only_node
 from ortisan.registry.dims import product
 from ortisan.registry.ops import Arange, Full, Size, Trilu
 
@@ -18,10 +18,8 @@ class SizeContext:
 
 
 def emit_size(group: Group, context: EmitContext) -> KernelSpec:
-    node = group.nodes[0]
-    if not isinstance(node.op, Size):
-        raise TypeError(node.op.name)
-    body = SizeContext((Param("out0", "int64_t", written=True),), context.printer.all(node.op.dims))
+    node, op = only_node(group, Size)
+    body = SizeContext((Param("out0", "int64_t", written=True),), context.printer.all(op.dims))
     return KernelSpec("cpu/size.cpp.j2", group.name, body, (context.write(node.output),))
 
 
@@ -34,13 +32,11 @@ class FullContext:
 
 
 def emit_full(group: Group, context: EmitContext) -> KernelSpec:
-    node = group.nodes[0]
-    if not isinstance(node.op, Full):
-        raise TypeError(node.op.name)
-    dtype = node.op.dtype
-    count = context.printer(product(node.op.shape))
+    node, op = only_node(group, Full)
+    dtype = op.dtype
+    count = context.printer(product(op.shape))
     params = (Param("out0", dtype.cpp, written=True),)
-    body = FullContext(params, dtype.cpp, count, literal(node.op.value, dtype))
+    body = FullContext(params, dtype.cpp, count, literal(op.value, dtype))
     return KernelSpec("cpu/full.cpp.j2", group.name, body, (context.write(node.output),))
 
 
@@ -54,10 +50,8 @@ class ArangeContext:
 
 
 def emit_arange(group: Group, context: EmitContext) -> KernelSpec:
-    node = group.nodes[0]
-    if not isinstance(node.op, Arange):
-        raise TypeError(node.op.name)
-    op, printer = node.op, context.printer
+    node, op = only_node(group, Arange)
+    printer = context.printer
     params = (Param("out0", op.dtype.cpp, written=True),)
     body = ArangeContext(params, op.dtype.cpp, printer(op.start), printer(op.step), printer(op.length))
     return KernelSpec("cpu/arange.cpp.j2", group.name, body, (context.write(node.output),))
@@ -75,9 +69,7 @@ class TriluContext:
 
 
 def emit_trilu(group: Group, context: EmitContext) -> KernelSpec:
-    node = group.nodes[0]
-    if not isinstance(node.op, Trilu):
-        raise TypeError(node.op.name)
+    node, op = only_node(group, Trilu)
     shape, printer, type_ = node.output.shape, context.printer, bits(node.output.dtype)
     params = (Param("in0", type_), Param("out0", type_, written=True))
     body = TriluContext(
@@ -86,7 +78,7 @@ def emit_trilu(group: Group, context: EmitContext) -> KernelSpec:
         printer(product(shape[:-2])),
         printer(shape[-2]),
         printer(shape[-1]),
-        node.op.k,
-        "true" if node.op.upper else "false",
+        op.k,
+        "true" if op.upper else "false",
     )
     return KernelSpec("cpu/trilu.cpp.j2", group.name, body, (context.read(node.inputs[0]), context.write(node.output)))

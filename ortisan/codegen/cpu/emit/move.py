@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 from ortisan.codegen.cpu.expressions import contiguous_strides
 from ortisan.codegen.cpu.fusion import Group
-from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param
+from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param, only_node
 from ortisan.registry.dims import Dim, is_static, maximum, minimum, product, settle
 from ortisan.registry.dtypes import DType
-from ortisan.registry.graph import Node
 from ortisan.registry.ops import Concatenate, DynamicSlice, Expand, Pad, Permute, Split
 
 _BITS = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"}
@@ -67,42 +66,27 @@ def _spec(group: Group, context: EmitContext, boxes: Sequence[Box], reads: int =
     return KernelSpec("cpu/copy.cpp.j2", group.name, CopyContext(tuple(params), type_, tuple(boxes)), tuple(arguments))
 
 
-def _node(group: Group) -> Node:
-    return group.nodes[0]
-
-
 def emit_permute(group: Group, context: EmitContext) -> KernelSpec:
-    node = _node(group)
-    order = node.op.order if isinstance(node.op, Permute) else ()
+    node, op = only_node(group, Permute)
     strides = contiguous_strides(node.inputs[0].shape)
     shape = node.output.shape
-    source = (0, [strides[axis] for axis in order])
+    source = (0, [strides[axis] for axis in op.order])
     return _spec(group, context, [_box(context, shape, src=source, dst=(0, contiguous_strides(shape)))])
 
 
 def emit_expand(group: Group, context: EmitContext) -> KernelSpec:
-    node = _node(group)
-    if not isinstance(node.op, Expand):
-        raise TypeError(node.op.name)
+    node, _ = only_node(group, Expand)
     shape, have = node.output.shape, node.inputs[0].shape
-    aligned = (*(1 for _ in range(len(shape) - len(have))), *have)
-    box = _box(context, shape, src=(0, contiguous_strides(aligned)), dst=(0, contiguous_strides(shape)))
-    strides = []
-    for dim, extent, stride in zip(aligned, shape, box.src_strides, strict=True):
-        if dim == extent:
-            strides.append(stride)
-        else:
-            strides.append("0" if dim == 1 else f"({context.printer(dim)} == 1 ? 0 : {stride})")
-    return _spec(group, context, [replace(box, src_strides=tuple(strides))])
+    whole = contiguous_strides(shape)
+    box = _box(context, shape, src=(0, whole), dst=(0, whole))
+    return _spec(group, context, [replace(box, src_strides=context.printer.broadcast_strides(have, shape))])
 
 
 def emit_slice(group: Group, context: EmitContext) -> KernelSpec:
-    node = _node(group)
-    if not isinstance(node.op, DynamicSlice):
-        raise TypeError(node.op.name)
+    node, op = only_node(group, DynamicSlice)
     strides = contiguous_strides(node.inputs[0].shape)
-    offset = sum((start * stride for start, stride in zip(node.op.starts, strides, strict=True)), start=0)
-    stepped = [step * stride for step, stride in zip(node.op.steps, strides, strict=True)]
+    offset = sum((start * stride for start, stride in zip(op.starts, strides, strict=True)), start=0)
+    stepped = [step * stride for step, stride in zip(op.steps, strides, strict=True)]
     shape = node.output.shape
     box = _box(context, shape, src=(settle(offset), [*map(settle, stepped)]), dst=(0, contiguous_strides(shape)))
     return _spec(group, context, [box])
@@ -117,14 +101,12 @@ def _pieces(sizes: Sequence[Dim]) -> list[Dim]:
 
 
 def emit_split(group: Group, context: EmitContext) -> KernelSpec:
-    node = _node(group)
-    if not isinstance(node.op, Split):
-        raise TypeError(node.op.name)
+    node, op = only_node(group, Split)
     strides = contiguous_strides(node.inputs[0].shape)
     boxes = []
-    for index, (start, output) in enumerate(zip(_pieces(node.op.sizes), node.outputs, strict=True)):
+    for index, (start, output) in enumerate(zip(_pieces(op.sizes), node.outputs, strict=True)):
         if output in group.outputs:
-            src = (settle(start * strides[node.op.axis]), strides)
+            src = (settle(start * strides[op.axis]), strides)
             dst = (0, contiguous_strides(output.shape))
             boxes.append(_box(context, output.shape, src=src, dst=dst, names=("in0", f"out{index}")))
     written = [index for index, output in enumerate(node.outputs) if output in group.outputs]
@@ -135,10 +117,8 @@ def emit_split(group: Group, context: EmitContext) -> KernelSpec:
 
 
 def emit_concatenate(group: Group, context: EmitContext) -> KernelSpec:
-    node = _node(group)
-    if not isinstance(node.op, Concatenate):
-        raise TypeError(node.op.name)
-    axis = node.op.axis
+    node, op = only_node(group, Concatenate)
+    axis = op.axis
     strides = contiguous_strides(node.output.shape)
     boxes = []
     for index, (start, value) in enumerate(
@@ -160,10 +140,8 @@ class PadContext:
 
 
 def emit_pad(group: Group, context: EmitContext) -> KernelSpec:
-    node = _node(group)
-    if not isinstance(node.op, Pad):
-        raise TypeError(node.op.name)
-    op, x = node.op, node.inputs[0]
+    node, op = only_node(group, Pad)
+    x = node.inputs[0]
     if op.mode != "constant":
         type_ = bits(x.dtype)
         params = (Param("in0", type_), Param("out0", type_, written=True))
@@ -178,7 +156,7 @@ def emit_pad(group: Group, context: EmitContext) -> KernelSpec:
 
 def _constant_pad(group: Group, context: EmitContext, op: Pad) -> KernelSpec:
     """A fill, then the part of the input that stays, copied to its place."""
-    node = _node(group)
+    node = group.nodes[0]
     x, shape = node.inputs[0], node.output.shape
     src_strides, dst_strides = contiguous_strides(x.shape), contiguous_strides(shape)
     extents, src_offset, dst_offset = [], 0, 0
