@@ -92,9 +92,12 @@ def show_inspection(inspection: Inspection, *, explain: bool) -> None:
         row(lines, item.op_type, item.nodes, item.compiled or "", item.folded or "", item.left or "", item.reason)
     out().print(lines)
     say()
-    for op, subgraph in list(zip(compiled.ops, compiled.partition.subgraphs, strict=True))[:_MOST_ROWS]:
+    for index, (op, subgraph) in list(enumerate(zip(compiled.ops, compiled.partition.subgraphs, strict=True)))[
+        :_MOST_ROWS
+    ]:
         graph = subgraph.graph
-        say(f"{op}: {plural(len(subgraph.nodes), 'node')} -> {plural(len(graph.nodes), 'op')}")
+        kernels = f" in {plural(len(compiled.plans[index].kernels), 'kernel')}" if compiled.plans else ""
+        say(f"{op}: {plural(len(subgraph.nodes), 'simplified node')} -> {plural(len(graph.nodes), 'op')}{kernels}")
         ends = table("", "", "")
         ends.show_header = False
         for value in graph.inputs:
