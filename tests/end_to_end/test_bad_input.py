@@ -227,7 +227,7 @@ def test_a_compiler_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.build
 def test_killed_in_the_middle(tmp_path: Path) -> None:
-    """A build that is killed leaves the old artifact whole."""
+    """A build that is killed leaves a whole artifact: the old one, or the new one when it was all but finished."""
     model = tmp_path / "m.onnx"
     onnx.save(mlp(sizes=(11, 13, 3)), model)
     ortisan.build(model, tmp_path / "out", keep="all", verify=False)
@@ -241,10 +241,10 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(delay)
         process.send_signal(signal.SIGKILL)
-        finished = process.wait() == 0
-        if not finished:
-            assert tree(tmp_path / "out") == before
-            assert ortisan.load(tmp_path / "out").run(None, {"x": np.zeros((2, 11), np.float32)})
+        process.wait()
+        after = tree(tmp_path / "out")
+        assert after == before or "other.onnx" in after
+        assert ortisan.load(tmp_path / "out").run(None, {"x": np.zeros((2, 11), np.float32)})
 
 
 def test_an_old_onnxruntime_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

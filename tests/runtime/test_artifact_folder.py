@@ -119,7 +119,12 @@ def test_a_killed_build_leaves_the_old_artifact(how: signal.Signals, model_file:
         "sys.exit(app.main())"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", script, model_file, folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", script, model_file, folder],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Tests that run in the background of a shell are started with SIGINT ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "verifying\n"
