@@ -29,7 +29,11 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.core
+$(VENV)/.bench: $(VENV)/.dev
+	$(PIP) install --editable '.[cpu,bench,torch]'
+	touch $@
+
+bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks $(ARGS)
 
 docs: $(VENV)/.core

@@ -124,7 +124,7 @@ def test_a_killed_build_leaves_the_old_artifact(how: signal.Signals, model_file:
         stderr=subprocess.PIPE,
         text=True,
         # Tests that run in the background of a shell are started with SIGINT ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "verifying\n"

@@ -1,0 +1,71 @@
+"""What this machine can do at most, measured: multiply-adds and reads per second."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ortisan.codegen.isa import find_isa
+from ortisan.codegen.toolchain import find_compiler, run_tool
+from ortisan.errors import ToolchainError
+
+_SOURCE = Path(__file__).with_name("machine.cpp")
+_FLAGS = ("-O3", "-std=c++17", "-ffp-contract=fast", "-pthread", "-Wall", "-Wextra")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of some number of threads: GFLOP/s of fused multiply-adds, GB/s of reads in pages of 4 KB and of 2 MB."""
+
+    gflops: float
+    read_4k: float
+    read_2m: float | None
+
+    @property
+    def read(self) -> float:
+        return max(self.read_4k, self.read_2m or 0.0)
+
+    def better_of(self, other: Limits | None) -> Limits:
+        if other is None:
+            return self
+        huge = [rate for rate in (self.read_2m, other.read_2m) if rate is not None]
+        return Limits(max(self.gflops, other.gflops), max(self.read_4k, other.read_4k), max(huge, default=None))
+
+
+class Machine:
+    """The measuring program, built once in `folder`. The limits are the best of all measurements so far."""
+
+    def __init__(self, folder: Path, threads: Sequence[int]) -> None:
+        self._log = folder / "machine.log"
+        self._program = folder / "machine"
+        self._threads = [str(count) for count in threads]
+        self.limits: dict[int, Limits] = {}
+        compiler = find_compiler()
+        flags = (*_FLAGS, *find_isa("native").flags)
+        self._call((*compiler.argv, *flags, str(_SOURCE), "-o", str(self._program)))
+
+    def measure(self) -> None:
+        lines = self._call((str(self._program), *self._threads))
+        for count, figures in json.loads(lines[-1]).items():
+            self.limits[int(count)] = Limits(**figures).better_of(self.limits.get(int(count)))
+
+    def _call(self, argv: Sequence[str]) -> list[str]:
+        lines: list[str] = []
+        if run_tool(argv, log=self._log, on_line=lines.append) != 0:
+            raise ToolchainError(f"the program that measures the machine failed: {' '.join(lines[-3:])}")
+        return lines
+
+
+def cpu_name() -> str:
+    """The model name that the kernel knows, with the number of usable cores."""
+    cores = len(os.sched_getaffinity(0))
+    name = "unknown CPU"
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            name = value.strip()
+            break
+    return f"{name}, {cores} core{'' if cores == 1 else 's'}"
