@@ -14,13 +14,14 @@ import pytest
 
 pytestmark = pytest.mark.build
 
-# Largest error in ulp over all floats, on any instruction set; the lower tails of the gelus are accurate absolutely.
+# Largest error in ulp over all floats, on any instruction set (with FMA, erf is within 2).
+# The lower tails of the gelus are accurate absolutely.
 ULP = {
-    "exp": 1.1, "expm1": 1.7, "log": 1.0, "log1p": 1.5, "sqrt": 0.5, "rsqrt": 1.5,
+    "exp": 1.2, "expm1": 1.7, "log": 1.0, "log1p": 1.5, "sqrt": 0.5, "rsqrt": 1.5,
     "sin": 1.7, "cos": 1.7, "tan": 4.0, "asin": 2.6, "acos": 1.3, "atan": 1.6,
-    "sinh": 2.6, "cosh": 1.6, "tanh": 1.6, "asinh": 2.0, "acosh": 2.4, "atanh": 2.4,
-    "sigmoid": 2.4, "erf": 1.5, "softplus": 1.8, "pow": 0.51, "silu": 3.2, "mish": 4.4,
-    "gelu_positive": 6.5, "gelu_negative": 16.0, "fastgelu_positive": 2.6, "fastgelu_negative": 36.0,
+    "sinh": 2.6, "cosh": 1.6, "tanh": 2.0, "asinh": 2.0, "acosh": 2.4, "atanh": 2.4,
+    "sigmoid": 2.5, "erf": 2.5, "softplus": 1.8, "pow": 0.51, "silu": 3.2, "mish": 4.4,
+    "gelu_positive": 3.0, "gelu_negative": 32.0, "fastgelu_positive": 2.6, "fastgelu_negative": 36.0,
 }  # fmt: skip
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.5, 88.0, -104.0, 1e-40, 3.4e38, -3.4e38, math.inf, -math.inf, math.nan]

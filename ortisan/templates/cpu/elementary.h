@@ -69,12 +69,10 @@ inline float exp_shifted(float x) {
   return select(x == x, result, x);
 }
 
-// e^x for x <= 0. The exponent is kept 64 too high until the last multiplication, which rounds a subnormal.
-inline float exp_nonpositive(float x) {
-  const ReducedExp e = reduce_exp<64>(x);
-  const float result = add_exponent(exp_reduced(e.r), e.shifted) * 0x1p-64f;
-  return select(x < -104.0f, 0.0f, result);
+inline float with_sign_of(float positive, float x) {
+  return bit_cast<float>(bit_cast<uint32_t>(positive) | (bit_cast<uint32_t>(x) & 0x80000000u));
 }
+inline float negative_magnitude(float x) { return bit_cast<float>(bit_cast<uint32_t>(x) | 0x80000000u); }
 
 // exponent * ln2 + log(1 + f) for f in [sqrt(1/2) - 1, sqrt(2) - 1].
 inline float log_sum(float exponent, float f) {
@@ -105,6 +103,14 @@ inline float centred_fraction(float x, int32_t exponent) {
 
 inline float exp(float x) { return detail::exp_shifted<0>(x); }
 inline double exp(double x) { return __builtin_exp(x); }
+
+// e^x for x <= 0, or NaN. The exponent is kept 64 too high until the last multiplication, which rounds a subnormal.
+inline float exp_nonpositive(float x) {
+  const detail::ReducedExp e = detail::reduce_exp<127 + 64>(x);
+  const float result = detail::exp_reduced(e.r) * bit_cast<float>(e.shifted << 23) * 0x1p-64f;
+  return detail::select(x < -104.0f, 0.0f, result);
+}
+inline double exp_nonpositive(double x) { return __builtin_exp(x); }
 
 // e^x - 1 without cancellation near zero.
 inline float expm1(float x) {
@@ -157,10 +163,10 @@ inline float cosh(float x) {
 }
 inline double cosh(double x) { return __builtin_cosh(x); }
 
-// t / (t + 2), t = e^(2|x|) - 1 = 2^n (e^(2r) - 1) + (2^n - 1), |x| = n ln2 / 2 + r.
+// (1 - z) / (1 + z), z = e^(-2|x|) = 2^n + 2^n (e^(2r) - 1), -|x| = n ln2 / 2 + r.
 inline float tanh(float x) {
   constexpr float shift = detail::round_shift + 127.0f;
-  const float a = __builtin_fabsf(x);
+  const float a = detail::negative_magnitude(x);
   const float shifted = a * (2.0f * detail::log2_e) + shift;
   const float r = a - (shifted - shift) * 0.346573590f;
   const float scale = bit_cast<float>(bit_cast<uint32_t>(shifted) << 23);
@@ -170,8 +176,8 @@ inline float tanh(float x) {
   q = q * r + 0x1.5554b4p+0f;
   q = q * r + 0x1.fffffep+0f;
   const float expm1_2r = q * (r * r) + (r + r);
-  const float t = expm1_2r * scale + (scale - 1.0f);
-  return __builtin_copysignf(detail::select(a > 9.5f, 1.0f, t / (t + 2.0f)), x);
+  const float result = ((1.0f - scale) - expm1_2r * scale) / ((1.0f + scale) + expm1_2r * scale);
+  return detail::with_sign_of(detail::select(a < -9.5f, 1.0f, result), x);
 }
 inline double tanh(double x) { return __builtin_tanh(x); }
 
@@ -201,8 +207,8 @@ inline float atanh(float x) {
 inline double atanh(double x) { return __builtin_atanh(x); }
 
 inline float sigmoid(float x) {
-  const float z = detail::exp_nonpositive(-__builtin_fabsf(x));
-  return detail::select(x < 0.0f, z, 1.0f) / (1.0f + z);
+  const float z = exp_nonpositive(detail::negative_magnitude(x));
+  return detail::select(bit_cast<int32_t>(x) < 0, z, 1.0f) / (1.0f + z);
 }
 inline double sigmoid(double x) {
   const double z = __builtin_exp(-__builtin_fabs(x));

@@ -60,6 +60,60 @@ constexpr int64_t fold_block = 1024;
 constexpr int64_t fold_width = 64;    // most columns folded side by side
 constexpr int64_t fold_height = 256;  // rows after which columns are folded into their total
 
+#if defined(__AVX__)
+constexpr int fold_vector_bytes = 32;
+#else
+constexpr int fold_vector_bytes = 16;
+#endif
+
+template <class A>
+struct FoldVector {
+  typedef A type __attribute__((vector_size(fold_vector_bytes)));
+};
+
+template <class A>
+inline typename FoldVector<A>::type load_vector(const A* x) {
+  typename FoldVector<A>::type result;
+  __builtin_memcpy(&result, x, sizeof(result));
+  return result;
+}
+
+// Folds `padded` values, a positive multiple of fold_lanes: lanes first, then their halves onto each other.
+template <class Fold, class A>
+inline A fold_buffer(const A* buffer, int64_t padded) {
+  A lane[fold_lanes];
+  int64_t half = fold_lanes / 2;
+  if constexpr (std::is_floating_point_v<A>) {
+    // The same in vectors, which GCC would keep in memory if they were written as arrays.
+    using V = typename FoldVector<A>::type;
+    constexpr int width = sizeof(V) / sizeof(A), count = fold_lanes / width;
+    V sum[count];
+#pragma GCC unroll 16
+    for (int j = 0; j < count; ++j) sum[j] = load_vector(buffer + j * width);
+    for (int64_t i = fold_lanes; i < padded; i += fold_lanes) {
+#pragma GCC unroll 16
+      for (int j = 0; j < count; ++j) sum[j] = Fold::fold(sum[j], load_vector(buffer + i + j * width));
+    }
+#pragma GCC unroll 16
+    for (int j = count - 1; j > 0; --j) {
+      // Lane j belongs to lane j - 2^k, for the largest 2^k <= j: the halving of the other branch.
+      const int power = j >= 8 ? 8 : j >= 4 ? 4 : j >= 2 ? 2 : 1;
+      sum[j - power] = Fold::fold(sum[j - power], sum[j]);
+    }
+    half = width / 2;
+    __builtin_memcpy(lane, &sum[0], sizeof(V));
+  } else {
+    for (int64_t j = 0; j < fold_lanes; ++j) lane[j] = buffer[j];
+    for (int64_t i = fold_lanes; i < padded; i += fold_lanes) {
+      for (int64_t j = 0; j < fold_lanes; ++j) lane[j] = Fold::fold(lane[j], buffer[i + j]);
+    }
+  }
+  for (; half > 0; half /= 2) {
+    for (int64_t j = 0; j < half; ++j) lane[j] = Fold::fold(lane[j], lane[j + half]);
+  }
+  return lane[0];
+}
+
 // Folds value(begin), ..., value(end - 1), at most fold_block of them. The values go through a buffer, because GCC vectorises
 // a loop that writes whatever value() computes, and a loop that folds an array, but seldom both in one.
 template <class Fold, class A, class Value>
@@ -69,20 +123,13 @@ inline A fold_short(int64_t begin, int64_t end, const Value& value) {
   for (int64_t i = 0; i < count; ++i) buffer[i] = static_cast<A>(value(begin + i));
   int64_t padded = count;
   while (padded % fold_lanes != 0 || padded == 0) buffer[padded++] = Fold::template start<A>();
-  A lane[fold_lanes];
-  for (int64_t j = 0; j < fold_lanes; ++j) lane[j] = buffer[j];
-  for (int64_t i = fold_lanes; i < padded; i += fold_lanes) {
-    for (int64_t j = 0; j < fold_lanes; ++j) lane[j] = Fold::fold(lane[j], buffer[i + j]);
-  }
-  for (int64_t half = fold_lanes / 2; half > 0; half /= 2) {
-    for (int64_t j = 0; j < half; ++j) lane[j] = Fold::fold(lane[j], lane[j + half]);
-  }
-  return lane[0];
+  return fold_buffer<Fold>(buffer, padded);
 }
 
 // Folds value(begin), ..., value(end - 1).
 template <class Fold, class A, class Value>
 [[gnu::noinline]] A fold_row(int64_t begin, int64_t end, const Value& value) {
+  if (end - begin <= fold_block) return fold_short<Fold, A>(begin, end, value);
   // partial[k] waits for its equal: it folds 2^k blocks. The bits of `blocks` say which ones are filled.
   A partial[64];
   int64_t level = 0;
@@ -99,6 +146,15 @@ template <class Fold, class A, class Value>
     --level;
   }
   return partial[0];
+}
+
+// fold_row of an array, read where it is when nothing has to be padded.
+template <class Fold, class A, class T>
+inline A fold_array(const T* x, int64_t n) {
+  if constexpr (std::is_same_v<A, T>) {
+    if (n > 0 && n <= fold_block && n % fold_lanes == 0) return fold_buffer<Fold>(x, n);
+  }
+  return fold_row<Fold, A>(0, n, [=](int64_t i) { return load(x[i]); });
 }
 
 // total[j] = fold over i < n of value(i, j), for j < width <= fold_width.

@@ -15,6 +15,7 @@
 namespace ortisan {
 
 constexpr int64_t line_length = 4096;
+constexpr int64_t strip_length = 512;  // elements that a chain of several loops takes at a time, to stay in the nearest cache
 constexpr int64_t task_elements = 16384;
 
 // Cuts a row-major space into lines along its last axis and calls line(at, offset, n): n elements from the index vector
@@ -30,18 +31,25 @@ void for_lines(Context& c, const int64_t (&extent)[R], const F& line) {
   const int64_t lines = outer * pieces;
   const int64_t lines_per_task = task_elements / length > 1 ? task_elements / length : 1;
   c.parallel((lines + lines_per_task - 1) / lines_per_task, [&](int64_t task) {
-    const int64_t end = (task + 1) * lines_per_task < lines ? (task + 1) * lines_per_task : lines;
-    for (int64_t index = task * lines_per_task; index < end; ++index) {
-      const int64_t first = index % pieces * length;
-      int64_t at[R];
-      at[R - 1] = first;
-      int64_t rest = index / pieces;
-      const int64_t offset = rest * inner + first;
-      for (int axis = R - 2; axis >= 0; --axis) {
-        at[axis] = rest % extent[axis];
-        rest /= extent[axis];
+    const int64_t begin = task * lines_per_task;
+    const int64_t end = begin + lines_per_task < lines ? begin + lines_per_task : lines;
+    int64_t at[R];
+    at[R - 1] = begin % pieces * length;
+    int64_t rest = begin / pieces;
+    int64_t offset = rest * inner + at[R - 1];
+    for (int axis = R - 2; axis >= 0; --axis) {
+      at[axis] = rest % extent[axis];
+      rest /= extent[axis];
+    }
+    for (int64_t index = begin; index < end; ++index) {
+      const int64_t n = inner - at[R - 1] < length ? inner - at[R - 1] : length;
+      line(at, offset, n);
+      offset += n;
+      at[R - 1] += n;
+      for (int axis = R - 1; axis > 0 && at[axis] == extent[axis]; --axis) {
+        at[axis] = 0;
+        ++at[axis - 1];
       }
-      line(at, offset, inner - first < length ? inner - first : length);
     }
   });
 }

@@ -6,22 +6,38 @@
 #include <cstdint>
 
 #include "fold.h"
+#include "loops.h"
 #include "reduce.h"
 
 namespace ortisan {
 
 namespace detail {
 
+// The largest value, or anything when there is a NaN: the sum that follows is NaN then.
+struct FoldTop : FoldMax {
+  template <class A>
+  static A fold(A a, A b) {
+    return a > b ? a : b;
+  }
+};
+
 template <bool logarithm, class T>
 void softmax_row(int64_t n, const T* x, T* y) {
   using A = compute_t<T>;
-  const A top = fold_row<FoldMax, A>(0, n, [=](int64_t i) { return load(x[i]); });
-  const A total = fold_row<FoldSum, A>(0, n, [=](int64_t i) { return fn::exp(load(x[i]) - top); });
-  if constexpr (logarithm) {
-    const A log_total = fn::log(total);
-    for (int64_t i = 0; i < n; ++i) y[i] = store<T>((load(x[i]) - top) - log_total);
-  } else {
-    for (int64_t i = 0; i < n; ++i) y[i] = store<T>(fn::exp(load(x[i]) - top) / total);
+  const A top = fold_array<FoldTop, A>(x, n);
+  if constexpr (!logarithm && std::is_same_v<T, A>) {
+    ORTISAN_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) y[i] = fn::exp_nonpositive(x[i] - top);
+    const A scale = A(1) / fold_array<FoldSum, A>(y, n);
+    for (int64_t i = 0; i < n; ++i) y[i] *= scale;
+    return;
+  }
+  const A total = fold_row<FoldSum, A>(0, n, [=](int64_t i) { return fn::exp_nonpositive(load(x[i]) - top); });
+  const A log_total = logarithm ? fn::log(total) : total;
+  ORTISAN_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) {
+    const A centred = load(x[i]) - top;
+    y[i] = store<T>(logarithm ? centred - log_total : fn::exp_nonpositive(centred) / total);
   }
 }
 
@@ -29,16 +45,16 @@ template <bool logarithm, class T>
 void softmax_columns(int64_t n, int64_t width, int64_t inner, const T* x, T* y) {
   using A = compute_t<T>;
   A top[fold_width], total[fold_width];
-  fold_columns<FoldMax>(n, width, top, [=](int64_t i, int64_t j) { return load(x[i * inner + j]); });
+  fold_columns<FoldTop>(n, width, top, [=](int64_t i, int64_t j) { return load(x[i * inner + j]); });
   fold_columns<FoldSum>(n, width, total,
-                        [&](int64_t i, int64_t j) { return fn::exp(load(x[i * inner + j]) - top[j]); });
+                        [&](int64_t i, int64_t j) { return fn::exp_nonpositive(load(x[i * inner + j]) - top[j]); });
   if constexpr (logarithm) {
     for (int64_t j = 0; j < width; ++j) total[j] = fn::log(total[j]);
   }
   for (int64_t i = 0; i < n; ++i) {
     for (int64_t j = 0; j < width; ++j) {
       const A centred = load(x[i * inner + j]) - top[j];
-      y[i * inner + j] = store<T>(logarithm ? centred - total[j] : fn::exp(centred) / total[j]);
+      y[i * inner + j] = store<T>(logarithm ? centred - total[j] : fn::exp_nonpositive(centred) / total[j]);
     }
   }
 }
@@ -93,7 +109,7 @@ void layernorm(Context& c, int64_t outer, int64_t n, const T* x, const T* gamma,
   parallel_ranges(c, outer, n * 2, [&](int64_t begin, int64_t end) {
     for (int64_t o = begin; o < end; ++o) {
       const T* row = x + o * n;
-      const A mean = fold_row<FoldSum, A>(0, n, [=](int64_t i) { return load(row[i]); }) / static_cast<A>(n);
+      const A mean = fold_array<FoldSum, A>(row, n) / static_cast<A>(n);
       const A squares = fold_row<FoldSum, A>(0, n, [=](int64_t i) {
         const A centred = load(row[i]) - mean;
         return centred * centred;

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ortisan.codegen.cpu.emit.chain import Chain, Load, build_chain
+from ortisan.codegen.cpu.emit.chain import Load, Store, build_chain
+from ortisan.codegen.cpu.emit.strips import Segment, Strip, cut
 from ortisan.codegen.cpu.expressions import contiguous_strides
 from ortisan.codegen.cpu.fusion import Group
 from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param
@@ -19,7 +20,10 @@ _FULL, _BROADCAST, _RUN_TIME = "full", "broadcast", "run_time"
 class ElementwiseContext:
     params: tuple[Param, ...]
     extents: tuple[str, ...]
-    chain: Chain
+    loads: tuple[Load, ...]
+    stores: tuple[Store, ...]
+    segments: tuple[Segment, ...]
+    strips: tuple[Strip, ...]
 
 
 def emit_elementwise(group: Group, context: EmitContext) -> KernelSpec:
@@ -33,9 +37,9 @@ def emit_elementwise(group: Group, context: EmitContext) -> KernelSpec:
 
     chain, params, arguments = build_chain(group.chain, group.outputs, {}, context, access)
     printed = context.printer.all(extents)
-    return KernelSpec(
-        "cpu/elementwise.cpp.j2", group.name, ElementwiseContext(tuple(params), printed, chain), tuple(arguments)
-    )
+    segments, strips = cut(chain)
+    body = ElementwiseContext(tuple(params), printed, chain.loads, chain.stores, segments, strips)
+    return KernelSpec("cpu/elementwise.cpp.j2", group.name, body, tuple(arguments))
 
 
 def _aligned(value: Value, rank: int) -> tuple[Dim, ...]:

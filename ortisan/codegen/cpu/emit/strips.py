@@ -1,0 +1,101 @@
+"""Cuts a long elementwise chain into segments: one loop each, over a strip of elements that stays in the nearest cache.
+
+A loop with several expensive functions waits for their long dependency chains and runs out of registers; a loop with
+one overlaps many elements. Values that cross from a segment to a later one go through small arrays, shared by liveness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ortisan.codegen.cpu.emit.chain import Chain, Load, Step, Store
+
+_EXPENSIVE = frozenset(
+    {"exp", "expm1", "log", "log1p", "pow", "sigmoid", "silu", "tanh", "erf", "gelu", "fastgelu", "mish", "softplus"}
+    | {"sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "elu", "selu", "celu"}
+)
+"""Functions of dozens of instructions. Any number of the others may share a loop with one of them."""
+
+
+@dataclass(frozen=True)
+class Strip:
+    """An array of one strip, in which a value crosses from its segment to later ones."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Crossing:
+    value: str
+    strip: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One loop: reads operands and strips, runs steps, writes strips. Only the last segment stores outputs."""
+
+    loads: tuple[Load, ...]
+    takes: tuple[Crossing, ...]
+    steps: tuple[Step, ...]
+    gives: tuple[Crossing, ...]
+    stores: tuple[Store, ...]
+
+
+def cut(chain: Chain) -> tuple[tuple[Segment, ...], tuple[Strip, ...]]:
+    """The segments in order and the strips they share; one segment and no strips for a chain that needs no cutting."""
+    groups = _groups(chain.steps)
+    home = {step.result: index for index, group in enumerate(groups) for step in group}
+    last = len(groups) - 1
+    wanted = [{operand for step in group for operand in step.operands} for group in groups]
+    wanted[last] |= {store.value for store in chain.stores}
+    final = {name: max(i for i, names in enumerate(wanted) if name in names) for name in set().union(*wanted)}
+    crossing, strips = _place(groups, home, final)
+    segments = []
+    for index, group in enumerate(groups):
+        takes = (crossing[n] for n in home if n in crossing and n in wanted[index] and home[n] < index)
+        gives = (crossing[step.result] for step in group if step.result in crossing)
+        loads = (load for load in chain.loads if load.result in wanted[index])
+        stores = chain.stores if index == last else ()
+        segments.append(Segment(tuple(loads), tuple(takes), tuple(group), tuple(gives), stores))
+    return tuple(segments), strips
+
+
+def _is_expensive(step: Step) -> bool:
+    return step.function in _EXPENSIVE
+
+
+def _groups(steps: Sequence[Step]) -> list[list[Step]]:
+    """Every group has one expensive step at most; cheap steps stay with the step before them."""
+    groups: list[list[Step]] = [[]]
+    expensive = False
+    for step in steps:
+        if expensive and _is_expensive(step):
+            groups.append([])
+        expensive = expensive or _is_expensive(step)
+        groups[-1].append(step)
+    return groups
+
+
+def _place(
+    groups: Sequence[Iterable[Step]], home: dict[str, int], final: dict[str, int]
+) -> tuple[dict[str, Crossing], tuple[Strip, ...]]:
+    """A strip for every value that is wanted after its segment; free again after the last segment that wants it."""
+    strips: list[Strip] = []
+    busy_until: list[int] = []
+    crossing: dict[str, Crossing] = {}
+    for index, group in enumerate(groups):
+        for step in group:
+            until = final.get(step.result, index)
+            if until == index:
+                continue
+            free = [i for i, s in enumerate(strips) if s.type == step.type and busy_until[i] <= index]
+            if not free:
+                strips.append(Strip(f"strip{len(strips)}", step.type))
+                busy_until.append(-1)
+                free = [len(strips) - 1]
+            busy_until[free[0]] = until
+            crossing[step.result] = Crossing(step.result, strips[free[0]].name, step.type)
+    return crossing, tuple(strips)
