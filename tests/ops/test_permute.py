@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from arrays import values
-from harness import Case
+from harness import Case, refused
 
 CASES = [
     Case(f"order_{''.join(map(str, order))}", "Transpose", {"x": values(2, 5, 17)}, {"perm": list(order)})
@@ -26,3 +26,9 @@ CASES += [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_permute(case: Case, batch) -> None:
     batch(CASES).check(case)
+
+
+def test_refusals() -> None:
+    refused(
+        Case("mode", "DepthToSpace", {"x": values(1, 4, 2, 2)}, {"blocksize": 2, "mode": "XYZ"}, dynamic=False), "mode"
+    )

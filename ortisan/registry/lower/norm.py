@@ -116,7 +116,9 @@ def group_norm(site: Site) -> Value:
 def lp_norm(site: Site) -> Value:
     b, x = site.builder, site.need(0)
     axis = normalize_axis(site.attribute("axis", -1), len(x.shape))
-    kind = "l1" if site.attribute("p", 2) == 1 else "l2"
+    kind = {1: "l1", 2: "l2"}.get(site.attribute("p", 2))
+    if kind is None:
+        raise Refused(f"LpNormalization with p={site.attribute('p', 2)} is not defined")
     norm = b.add(Reduce(kind, axis, axis, keepdim=True), x)
     zero = b.number(0, x.dtype)
     return b.elementwise("WHERE", b.elementwise("EQ", norm, zero), zero, b.elementwise("DIV", x, norm))

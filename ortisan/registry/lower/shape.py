@@ -220,8 +220,10 @@ def trilu(site: Site) -> Value:
 def depth_to_space(site: Site) -> Value:
     b, x = site.builder, site.need(0)
     n, c, h, w = x.shape
-    size = site.attribute("blocksize", 1)
-    if site.attribute("mode", "DCR") == "DCR":
+    size, mode = site.attribute("blocksize", 1), site.attribute("mode", "DCR")
+    if mode not in ("DCR", "CRD"):
+        raise Refused(f"DepthToSpace mode '{mode}' is not defined")
+    if mode == "DCR":
         split_up = b.reshape(x, (n, size, size, c // (size * size), h, w))
         moved = b.permute(split_up, (0, 3, 4, 1, 5, 2))
     else:

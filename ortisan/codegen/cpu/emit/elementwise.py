@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from ortisan.codegen.cpu.emit.chain import Load, Store, build_chain
 from ortisan.codegen.cpu.emit.strips import Segment, Strip, cut
-from ortisan.codegen.cpu.expressions import contiguous_strides
 from ortisan.codegen.cpu.fusion import Group
 from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param
 from ortisan.registry.builder import is_constant
@@ -33,7 +32,8 @@ def emit_elementwise(group: Group, context: EmitContext) -> KernelSpec:
     extents = [product(shape[axis] for axis in block) for block in axes]
 
     def access(value: Value) -> Load:
-        return Load("", "", "strided", tuple(_stride(value, shape, block, context) for block in axes))
+        strides = context.printer.broadcast_strides(value.shape, shape)
+        return Load("", "", "strided", tuple(strides[block[-1]] if block else "0" for block in axes))
 
     chain, params, arguments = build_chain(group.chain, group.outputs, {}, context, access)
     printed = context.printer.all(extents)
@@ -65,16 +65,3 @@ def merged_axes(shape: tuple[Dim, ...], operands: list[Value]) -> list[list[int]
         else:
             axes.append([axis])
     return axes or [[]]
-
-
-def _stride(value: Value, shape: tuple[Dim, ...], block: list[int], context: EmitContext) -> str:
-    """The stride of a loop in elements; "dim == 1 ? 0 : stride" where broadcasting is only known at run time."""
-    if not block:
-        return "0"
-    aligned = _aligned(value, len(shape))
-    axis = block[-1]
-    stride = context.printer(contiguous_strides(aligned)[axis])
-    kind = _kind(aligned[axis], shape[axis])
-    if kind == _FULL:
-        return stride
-    return "0" if kind == _BROADCAST else f"({context.printer(aligned[axis])} == 1 ? 0 : {stride})"
