@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from remote import Pointer
 
 pytestmark = pytest.mark.build
 RNG = np.random.default_rng(4)
@@ -32,7 +33,7 @@ def lib(request: pytest.FixtureRequest, driver: ctypes.CDLL) -> Iterator[ctypes.
 
 def argument(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return ctypes.c_void_p(value.ctypes.data)
+        return Pointer(value)
     return ctypes.c_int64(value) if isinstance(value, int) else value
 
 
@@ -40,14 +41,19 @@ def call(function: Any, *arguments: Any) -> Any:
     return function(*[argument(a) for a in arguments])
 
 
-def gemm(lib: ctypes.CDLL, a: np.ndarray, b: np.ndarray, bias: np.ndarray) -> np.ndarray:
+Cut = tuple[int, int, int, int]  # depth, band, work and fetch of a GemmCut
+
+
+def gemm(
+    lib: ctypes.CDLL, a: np.ndarray, b: np.ndarray, bias: np.ndarray, cut: Cut = (768, 128, 100000, 1)
+) -> np.ndarray:
     """a @ b + bias; rows of a and both axes of b may be strided."""
     (rows, depth), columns, size = a.shape, b.shape[1], a.dtype.itemsize
     name = str(a.dtype).encode()
     packed = np.full(call(lib.packed_count, name, depth, columns), 99).astype(a.dtype)
     out = np.full((rows, columns), 99).astype(a.dtype)
     strides = (b.strides[0] // size, b.strides[1] // size)
-    sizes = rows, columns, depth, a, a.strides[0] // size if rows else 0, b, *strides, bias, packed, out
+    sizes = rows, columns, depth, a, a.strides[0] // size if rows else 0, b, *strides, bias, packed, out, *cut
     assert call(lib.gemm_array, name, *sizes) == 1
     width = 8 if a.dtype == np.float64 else 16
     panels = np.zeros((depth, -(-columns // width) * width), a.dtype)
@@ -104,6 +110,24 @@ def test_a_row_does_not_depend_on_the_others_or_the_threads(dtype: str, driver: 
     driver.set_threads(1)
     for begin, end in ((0, 1), (5, 7), (17, 40), (100, 232)):
         assert gemm(driver, a[begin:end], b, bias).tobytes() == whole[begin:end].tobytes()
+
+
+@pytest.mark.parametrize(
+    "cut", [(1, 1, 1, 0), (7, 5, 1, 1), (256, 6, 10**9, 0), (10**9, 256, 10**4, 1), (768, 999, 1, 0)], ids=str
+)
+def test_no_cut_changes_a_result(cut: Cut, lib: ctypes.CDLL) -> None:
+    for rows, columns, depth in (
+        (1, 1, 1),
+        (1, 130, 33),
+        (2, 49, 17),
+        (3, 65, 800),
+        (6, 16, 8),
+        (7, 17, 9),
+        (263, 33, 5),
+    ):
+        a, b = (RNG.standard_normal(shape).astype(np.float32) for shape in ((rows, depth), (depth, columns)))
+        bias = RNG.standard_normal(columns).astype(np.float32)
+        assert gemm(lib, a, b, bias, cut).tobytes() == gemm(lib, a, b, bias).tobytes(), (rows, columns, depth)
 
 
 @pytest.mark.parametrize("size", [(1, 3, 5, 7), (30, 9, 17, 33), (5, 140, 64, 20), (0, 2, 2, 2)], ids=str)

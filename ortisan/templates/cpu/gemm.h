@@ -1,9 +1,11 @@
 // Matrix products with B packed in panels:  C[M,N] = A[M,K] * B[K,N].
 //
 // Panel p holds B[k][p*NR + j] at packed[(p*K + k)*NR + j], NR = panel_width<T>, zero-padded in the last panel. A is read in
-// place, rows `lda` apart. The finished sums go to an epilogue, which writes the output:
+// place, rows `lda` apart. What becomes of the sums is the caller's:
 //
-//   epilogue(row, col, acc, n)      acc[0 .. n) are the sums of C[row, col .. col + n), in the compute type, n <= NR
+//   finish(row, rows, col, sums, width, n)    sums [rows][width], in the compute type, has C[row .. row + rows, col .. col + n) in
+//                                             its first n columns; rows * width <= finished_at_once<T>. It writes the output.
+//   touch(row, col)                           C[row, col ..] will be finished soon: fetches what finish will read and write
 //
 // A sum is added up in the order of k by one thread, so neither M, the threads nor the other rows change it.
 #pragma once
@@ -23,11 +25,24 @@ constexpr int64_t packed_elements(int64_t K, int64_t N) {
   return (N + panel_width<T> - 1) / panel_width<T> * panel_width<T> * K;
 }
 
+// Most sums that are finished in one call.
+template <class T>
+constexpr int64_t finished_at_once = max_of(tile_rows<compute_t<T>>, 4) * panel_width<T>;
+
+// How a product is cut into pieces: data, chosen by tuning. No cut changes a result.
+struct GemmCut {
+  int64_t depth;  // k per block: a panel of that depth stays in the nearer caches
+  int64_t band;  // rows of A that one task works on: they stay in the L2 cache
+  int64_t work;  // multiplications that make a task worth a thread
+  bool fetch;  // whether the panel that comes next is fetched into the caches meanwhile
+};
+
+constexpr GemmCut default_cut = {768, 128, 100000, true};
+
 namespace detail {
 
-constexpr int64_t gemm_rows = 128;  // rows of A that one task works on: with all of K they stay in the L2 cache
-constexpr int64_t gemm_depth = 768;  // k per block: a panel of that depth stays in the L1 and L2 caches
-constexpr int64_t gemm_depth_converted = 256;
+constexpr int64_t largest_band = 256;
+constexpr int64_t depth_converted = 256;  // k per block of types that are converted to compute with
 
 template <class T>
 void pack_panel(int64_t K, int64_t width, const T* b, int64_t stride_k, int64_t stride_n, T* panel) {
@@ -48,47 +63,114 @@ void pack_panel(int64_t K, int64_t width, const T* b, int64_t stride_k, int64_t 
   }
 }
 
-// sums[rows x NR] += A * panel for the k in [k0, k1), with a and the panel converted to the compute type block by block.
+// Panels that are worked on together: with few rows, the sums of one panel alone would wait for each other.
 template <class T>
-void add_converted(int64_t rows, int64_t k0, int64_t k1, const T* a, int64_t lda, const T* panel, compute_t<T>* sums) {
+constexpr int64_t panels_at_once(int64_t rows) {
+  return is_small_float<T> || rows > 3 ? 1 : (rows == 1 ? 4 : 2);
+}
+
+// A piece of a product: `rows` rows from `row` on, the columns of `panels` panels from `col` on, all of K.
+template <class T>
+struct Strip {
   using C = compute_t<T>;
-  constexpr int64_t NR = panel_width<T>;
-  C b_block[gemm_depth_converted * NR];
-  C a_block[tile_rows<C> * gemm_depth_converted];
-  const int64_t depth = k1 - k0;
-  for (int64_t i = 0; i < depth * NR; ++i) b_block[i] = load(panel[k0 * NR + i]);
-  const int64_t tiles = ceil_quotient(rows, tile_rows<C>);
-  int64_t r = 0;
-  for (int64_t t = 0; t < tiles; ++t) {
-    const int64_t height = rows / tiles + (t < rows % tiles ? 1 : 0);
-    for (int64_t i = 0; i < height; ++i) {
-      const T* row = a + (r + i) * lda + k0;
-      for (int64_t k = 0; k < depth; ++k) a_block[i * depth + k] = load(row[k]);
+  static constexpr int64_t NR = panel_width<T>;
+
+  int64_t row, rows, col, panels;
+  int64_t N, K;
+  const T* a;  // the first of the rows
+  int64_t lda;
+  const T* packed;  // the first of the panels
+  GemmCut cut;
+
+  template <class Finish, class Touch>
+  void run(const Finish& finish, const Touch& touch) const {
+    C sums[largest_band * NR];
+    const int64_t width = panels * NR;
+    const int64_t tiles = ceil_quotient(rows, tile_rows<C>);
+    if (K == 0) {
+      for (int64_t i = 0; i < rows * width; ++i) sums[i] = C(0);
+      for (int64_t r = 0; r < rows; r += tile_rows<C>) finish_rows(r, min_of(tile_rows<C>, rows - r), sums + r * width, finish);
     }
-    add_tile<C>(height, depth, a_block, depth, b_block, NR, sums + r * NR, NR, k0 > 0);
-    r += height;
+    const int64_t depth = is_small_float<T> ? depth_converted : cut.depth;
+    for (int64_t k0 = 0; k0 < K; k0 += depth) {
+      const int64_t k1 = min_of(k0 + depth, K);
+      // A single tile reads B at the speed of memory, where the hardware's own prefetching does best.
+      const int64_t share = cut.fetch && tiles > 1 ? (k1 - k0) * NR * int64_t(sizeof(T)) / tiles : 0;
+      const char* next = reinterpret_cast<const char*>(packed + k1 * NR);
+      C converted[is_small_float<T> ? depth_converted * NR : 1];
+      if constexpr (is_small_float<T>) {
+        for (int64_t i = 0; i < (k1 - k0) * NR; ++i) converted[i] = load(packed[k0 * NR + i]);
+      }
+      int64_t r = 0;
+      for (int64_t t = 0; t < tiles; ++t) {
+        const int64_t height = rows / tiles + (t < rows % tiles ? 1 : 0);
+        if (k1 == K) {
+          for (int64_t i = 0; i < height; ++i) touch(row + r + i, col);
+        }
+        add(r, height, k0, k1, converted, sums + r * width, {next + t * share, share});
+        if (k1 == K) finish_rows(r, height, sums + r * width, finish);
+        r += height;
+      }
+    }
+  }
+
+  // Adds to the sums of `height` rows from r on what the k in [k0, k1) give.
+  void add(int64_t r, int64_t height, int64_t k0, int64_t k1, const C* converted, C* sums, const Next& next) const {
+    const int64_t count = k1 - k0;
+    if constexpr (is_small_float<T>) {
+      C block[tile_rows<C> * depth_converted];
+      for (int64_t i = 0; i < height; ++i) {
+        for (int64_t k = 0; k < count; ++k) block[i * count + k] = load(a[(r + i) * lda + k0 + k]);
+      }
+      add_tile<C>(height, count, block, count, converted, NR, sums, NR, k0 > 0, next);
+    } else if (panels == 1) {
+      add_tile<C>(height, count, a + r * lda + k0, lda, packed + k0 * NR, NR, sums, NR, k0 > 0, next);
+    } else {
+      add_thin<C>(height, panels, count, a + r * lda + k0, lda, packed + k0 * NR, K * NR, sums, k0 > 0);
+    }
+  }
+
+  template <class Finish>
+  void finish_rows(int64_t r, int64_t height, const C* sums, const Finish& finish) const {
+    const int64_t n = min_of(panels * NR, N - col);
+    if (n == NR && panels == 1)
+      finish(row + r, height, col, sums, NR, NR);
+    else
+      finish(row + r, height, col, sums, panels * NR, n);
+  }
+};
+
+// The panels of one product that a task works on.
+template <class T, class Finish, class Touch>
+void run_panels(Strip<T> strip, int64_t first, int64_t last, const T* packed, const Finish& finish, const Touch& touch) {
+  constexpr int64_t NR = panel_width<T>;
+  const int64_t at_once = panels_at_once<T>(strip.rows);
+  for (int64_t p = first; p < last; p += strip.panels) {
+    strip.panels = last - p < at_once ? 1 : at_once;
+    strip.col = p * NR;
+    strip.packed = packed + p * strip.K * NR;
+    strip.run(finish, touch);
   }
 }
 
-// All of K for `rows` rows and one panel.
-template <class T>
-void add_panel(int64_t rows, int64_t K, const T* a, int64_t lda, const T* panel, compute_t<T>* sums) {
-  constexpr int64_t NR = panel_width<T>;
-  constexpr int64_t depth = is_small_float<T> ? gemm_depth_converted : gemm_depth;
-  if (K == 0) {
-    for (int64_t i = 0; i < rows * NR; ++i) sums[i] = compute_t<T>(0);
+// Bands of nearly equal height, and groups of panels, that make the tasks of a product.
+struct Tasks {
+  int64_t M, panels, bands, group, groups;
+
+  template <class T>
+  static Tasks cut(int64_t M, int64_t K, int64_t panels, const GemmCut& cut) {
+    const int64_t bands = ceil_quotient(M, min_of(cut.band, largest_band));
+    const int64_t panel_work = max_of(1, M / bands * K * panel_width<T>);
+    const int64_t group = min_of(panels, max_of(1, ceil_quotient(cut.work, panel_work)));
+    return {M, panels, bands, group, ceil_quotient(panels, group)};
   }
-  for (int64_t k0 = 0; k0 < K; k0 += depth) {
-    const int64_t k1 = min_of(k0 + depth, K);
-    if constexpr (is_small_float<T>) {
-      add_converted(rows, k0, k1, a, lda, panel, sums);
-    } else {
-      // A single tile reads B at the speed of memory, where the hardware's own prefetching does best.
-      const Next next = {panel + k1 * NR, rows > tile_rows<T> ? (k1 - k0) * NR * int64_t(sizeof(T)) : 0};
-      add_tiles<T>(rows, k1 - k0, a + k0, lda, panel + k0 * NR, NR, sums, NR, k0 > 0, next);
-    }
-  }
-}
+  int64_t count() const { return bands * groups; }
+  int64_t first_row(int64_t task) const { return task / groups * (M / bands) + min_of(task / groups, M % bands); }
+  int64_t rows(int64_t task) const { return M / bands + (task / groups < M % bands ? 1 : 0); }
+  // The panels are shared out evenly.
+  int64_t first_panel(int64_t task) const { return task % groups * panels / groups; }
+  int64_t last_panel(int64_t task) const { return (task % groups + 1) * panels / groups; }
+};
 
 }  // namespace detail
 
@@ -112,51 +194,60 @@ void pack_b(Context& c, int64_t K, int64_t N, const T* b, int64_t stride_k, int6
   bmm_pack_b(c, 1, K, N, [=](int64_t) { return b; }, stride_k, stride_n, packed);
 }
 
-// A batch of products: matrix i is A at a_of(i), B packed at packed_of(i); epilogue(i, row, col, acc, n).
-template <class T, class MatricesA, class MatricesB, class Epilogue>
+// A batch of products: matrix i is A at a_of(i), B packed at packed_of(i); finish(i, row, ...), touch(i, row, col).
+template <class T, class MatricesA, class MatricesB, class Finish, class Touch>
 void bmm_packed(Context& c, int64_t batch, int64_t M, int64_t N, int64_t K, const MatricesA& a_of, int64_t lda,
-                const MatricesB& packed_of, const Epilogue& epilogue) {
-  constexpr int64_t NR = panel_width<T>;
+                const MatricesB& packed_of, const GemmCut& cut, const Finish& finish, const Touch& touch) {
   if (batch <= 0 || M <= 0 || N <= 0) return;
-  const int64_t bands = ceil_quotient(M, detail::gemm_rows);
-  const int64_t panels = ceil_quotient(N, NR);
-  // Tasks of at least half a million multiplications.
-  const int64_t panel_work = max_of(1, (M / bands) * K * NR);
-  const int64_t group = min_of(panels, max_of(1, 500000 / panel_work));
-  const int64_t groups = ceil_quotient(panels, group);
-  const int64_t matrices = groups > 1 || bands > 1 ? 1 : max_of(1, 500000 / (panel_work * panels));
-  const int64_t tasks_per_matrix = bands * groups;
-  const int64_t tasks = batch * tasks_per_matrix;
-  c.parallel(ceil_quotient(tasks, matrices), [&](int64_t piece) {
-    compute_t<T> sums[detail::gemm_rows * NR];
-    for (int64_t task = piece * matrices; task < min_of(tasks, (piece + 1) * matrices); ++task) {
-      const int64_t i = task / tasks_per_matrix;
-      const int64_t band = task % tasks_per_matrix / groups;
-      const int64_t first_panel = task % groups * group;
-      const int64_t first_row = band * (M / bands) + min_of(band, M % bands);
-      const int64_t rows = M / bands + (band < M % bands ? 1 : 0);
-      const T* a = a_of(i) + first_row * lda;
-      for (int64_t p = first_panel; p < min_of(panels, first_panel + group); ++p) {
-        detail::add_panel(rows, K, a, lda, packed_of(i) + p * K * NR, sums);
-        const int64_t col = p * NR;
-        const int64_t n = min_of(NR, N - col);
-        if (n == NR) {
-          for (int64_t r = 0; r < rows; ++r) epilogue(i, first_row + r, col, sums + r * NR, NR);
-        } else {
-          for (int64_t r = 0; r < rows; ++r) epilogue(i, first_row + r, col, sums + r * NR, n);
-        }
-      }
+  const detail::Tasks tasks = detail::Tasks::cut<T>(M, K, ceil_quotient(N, panel_width<T>), cut);
+  // Small matrices share a task.
+  const int64_t matrices = tasks.count() > 1 ? 1 : max_of(1, cut.work / max_of(1, M * N * K));
+  const int64_t all = batch * tasks.count();
+  c.parallel(ceil_quotient(all, matrices), [&](int64_t piece) {
+    for (int64_t n = piece * matrices; n < min_of(all, (piece + 1) * matrices); ++n) {
+      const int64_t i = n / tasks.count(), task = n % tasks.count(), row = tasks.first_row(task);
+      detail::run_panels<T>(
+          {row, tasks.rows(task), 0, 1, N, K, a_of(i) + row * lda, lda, nullptr, cut},
+          tasks.first_panel(task), tasks.last_panel(task), packed_of(i),
+          [&](int64_t r, int64_t rows, int64_t col, const compute_t<T>* sums, int64_t width, int64_t columns)
+              ORTISAN_INLINE { finish(i, r, rows, col, sums, width, columns); },
+          [&](int64_t r, int64_t col) ORTISAN_INLINE { touch(i, r, col); });
     }
   });
 }
 
-// One product; epilogue(row, col, acc, n).
-template <class T, class Epilogue>
-void gemm_packed(Context& c, int64_t M, int64_t N, int64_t K, const T* a, int64_t lda, const T* packed,
-                 const Epilogue& epilogue) {
-  bmm_packed<T>(
-      c, 1, M, N, K, [=](int64_t) { return a; }, lda, [=](int64_t) { return packed; },
-      [&](int64_t, int64_t row, int64_t col, const compute_t<T>* acc, int64_t n) { epilogue(row, col, acc, n); });
+// One of the products that gemm_packed computes from the same A.
+template <class T, class Finish, class Touch>
+struct Product {
+  int64_t N;
+  const T* packed;
+  Finish finish;
+  Touch touch;
+
+  Product(int64_t columns, const T* b, const Finish& f, const Touch& t) : N(columns), packed(b), finish(f), touch(t) {}
+};
+
+// Products of one A with several B, whose panels are one list of work.
+template <class T, class... Products>
+void gemm_packed(Context& c, int64_t M, int64_t K, const T* a, int64_t lda, const GemmCut& cut, const Products&... products) {
+  constexpr int64_t NR = panel_width<T>;
+  const int64_t panels = (... + ceil_quotient(products.N, NR));
+  if (M <= 0 || panels <= 0) return;
+  const detail::Tasks tasks = detail::Tasks::cut<T>(M, K, panels, cut);
+  c.parallel(tasks.count(), [&](int64_t task) {
+    const int64_t row = tasks.first_row(task);
+    const detail::Strip<T> strip = {row, tasks.rows(task), 0, 1, 0, K, a + row * lda, lda, nullptr, cut};
+    int64_t before = 0;
+    const auto run = [&](const auto& product) {
+      const int64_t own = ceil_quotient(product.N, NR);
+      const int64_t first = max_of(tasks.first_panel(task) - before, 0), last = min_of(tasks.last_panel(task) - before, own);
+      detail::Strip<T> piece = strip;
+      piece.N = product.N;
+      if (first < last) detail::run_panels<T>(piece, first, last, product.packed, product.finish, product.touch);
+      before += own;
+    };
+    (run(products), ...);
+  });
 }
 
 }  // namespace ortisan

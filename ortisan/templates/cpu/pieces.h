@@ -5,6 +5,9 @@
 
 #include "parallel.h"
 
+// For lambdas that are called once for every few elements: [=](int64_t i) ORTISAN_INLINE { ... }
+#define ORTISAN_INLINE __attribute__((always_inline))
+
 namespace ortisan {
 
 constexpr int64_t max_rank = 16;

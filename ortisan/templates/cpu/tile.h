@@ -125,6 +125,56 @@ inline void add_tile(int64_t rows, int64_t K, const C* a, int64_t lda, const C* 
   }
 }
 
+// Few rows over several panels, `panel_stride` apart: enough sums at a time that none waits for itself. sums is
+// [Rows][Panels * width].
+template <class C, int64_t Rows, int64_t Panels>
+struct ThinTile {
+  [[gnu::noinline]] static void add(int64_t K, const C* __restrict a, int64_t lda, const C* __restrict b, int64_t panel_stride,
+                                    C* __restrict sums, bool more) {
+    constexpr int64_t width = panel_width<C>;
+    constexpr int64_t lanes = min_of(vector_bytes / sizeof(C), width);
+    constexpr int64_t V = width / lanes;
+    using U = typename Wrapping<C>::type;
+    typedef U vector __attribute__((vector_size(lanes * sizeof(C))));
+    typedef U unaligned __attribute__((vector_size(lanes * sizeof(C)), aligned(alignof(C)), may_alias));
+    vector s[Rows][Panels * V];
+    ORTISAN_UNROLL(4)
+    for (int64_t r = 0; r < Rows; ++r) {
+      ORTISAN_UNROLL(16)
+      for (int64_t v = 0; v < Panels * V; ++v) {
+        s[r][v] = more ? *reinterpret_cast<const unaligned*>(sums + (r * Panels * V + v) * lanes) : vector{};
+      }
+    }
+    for (int64_t k = 0; k < K; ++k) {
+      ORTISAN_UNROLL(4)
+      for (int64_t p = 0; p < Panels; ++p) {
+        ORTISAN_UNROLL(4)
+        for (int64_t v = 0; v < V; ++v) {
+          const vector row = *reinterpret_cast<const unaligned*>(b + p * panel_stride + k * width + v * lanes);
+          ORTISAN_UNROLL(4)
+          for (int64_t r = 0; r < Rows; ++r) s[r][p * V + v] += static_cast<U>(a[r * lda + k]) * row;
+        }
+      }
+    }
+    ORTISAN_UNROLL(4)
+    for (int64_t r = 0; r < Rows; ++r) {
+      ORTISAN_UNROLL(16)
+      for (int64_t v = 0; v < Panels * V; ++v) {
+        *reinterpret_cast<unaligned*>(sums + (r * Panels * V + v) * lanes) = s[r][v];
+      }
+    }
+  }
+};
+
+// One row over four panels, or two or three rows over two.
+template <class C>
+inline void add_thin(int64_t rows, int64_t panels, int64_t K, const C* a, int64_t lda, const C* b, int64_t panel_stride, C* sums,
+                     bool more) {
+  if (rows == 1 && panels == 4) ThinTile<C, 1, 4>::add(K, a, lda, b, panel_stride, sums, more);
+  if (rows == 2 && panels == 2) ThinTile<C, 2, 2>::add(K, a, lda, b, panel_stride, sums, more);
+  if (rows == 3 && panels == 2) ThinTile<C, 3, 2>::add(K, a, lda, b, panel_stride, sums, more);
+}
+
 // sums[rows x NR] += a[rows x K] * b[K x NR] (= without `more`) for any number of rows, in tiles of nearly equal height: a low tile leaves most
 // registers idle.
 template <class C>

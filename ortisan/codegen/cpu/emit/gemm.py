@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ortisan.codegen.cpu.emit.chain import Chain, Load, build_chain
-from ortisan.codegen.cpu.fusion import Group, operand_kind, rows_and_columns
+from ortisan.codegen.cpu.emit.epilogue import Epilogue, build_epilogue
+from ortisan.codegen.cpu.fusion import Group, rows_and_columns
 from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param
 from ortisan.codegen.cpu.packing import packed_elements
 from ortisan.registry.builder import is_constant
 from ortisan.registry.dims import Dim, product
-from ortisan.registry.graph import Node, Value
-from ortisan.registry.ops import Bmm, Elementwise, Gemm
-
-_ACCUMULATOR = "acc"
-
+from ortisan.registry.graph import Node
+from ortisan.registry.ops import Bmm, Gemm
 
 @dataclass(frozen=True)
 class GemmContext:
@@ -23,7 +20,7 @@ class GemmContext:
     rows: str
     columns: str
     depth: str
-    chain: Chain
+    epilogue: Epilogue
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class BmmContext:
     rows: str
     columns: str
     depth: str
-    chain: Chain
+    epilogue: Epilogue
     batch: tuple[str, ...]
     a_strides: tuple[str, ...]
     b_strides: tuple[str, ...]
@@ -49,30 +46,13 @@ def _anchor(group: Group) -> Node:
     return group.anchor
 
 
-def _epilogue(group: Group, context: EmitContext) -> tuple[Chain, list[Param], list[Argument]]:
-    """What happens to each finished sum: the bias, then the chain."""
-    anchor = _anchor(group)
-    rows, columns = rows_and_columns(anchor.output.shape)
-
-    def access(value: Value) -> Load:
-        return Load("", "", operand_kind(value.shape, rows, columns) or "")
-
-    nodes = list(group.chain)
-    given = {anchor.output: _ACCUMULATOR}
-    if isinstance(anchor.op, Gemm) and anchor.op.bias:
-        raw = Value("sum", anchor.output.type)
-        nodes.insert(0, Node(Elementwise("ADD"), (raw, anchor.inputs[2]), anchor.outputs, anchor.origin))
-        given = {raw: _ACCUMULATOR}
-    return build_chain(nodes, group.outputs, given, context, access)
-
-
 def emit_gemm(group: Group, context: EmitContext) -> KernelSpec:
     anchor = _anchor(group)
     x, w = anchor.inputs[:2]
     if not is_constant(w):
         return emit_bmm(group, context)
     layout = anchor.op.layout if isinstance(anchor.op, Gemm) else "rrr"
-    chain, params, arguments = _epilogue(group, context)
+    epilogue, params, arguments = build_epilogue(group, anchor, context)
     rows, columns = rows_and_columns(anchor.output.shape)
     printer, cpp = context.printer, x.dtype.cpp
     body = GemmContext(
@@ -81,7 +61,7 @@ def emit_gemm(group: Group, context: EmitContext) -> KernelSpec:
         printer(rows),
         printer(columns),
         printer(x.shape[-1]),
-        chain,
+        epilogue,
     )
     packed = context.weight(w, "panels_rcr" if layout == "rcr" else "panels_rrr")
     return KernelSpec("cpu/gemm.cpp.j2", group.name, body, (context.read(x), packed, *arguments))
@@ -92,7 +72,7 @@ def emit_bmm(group: Group, context: EmitContext) -> KernelSpec:
     a, b = anchor.inputs[:2]
     op = anchor.op
     layout = op.layout if isinstance(op, (Gemm, Bmm)) else "rrr"
-    chain, params, arguments = _epilogue(group, context)
+    epilogue, params, arguments = build_epilogue(group, anchor, context)
     printer, dtype = context.printer, a.dtype
     columns, depth = anchor.output.shape[-1], a.shape[-1]
     batch, rows = _batch_and_rows(anchor)
@@ -104,7 +84,7 @@ def emit_bmm(group: Group, context: EmitContext) -> KernelSpec:
         printer(rows),
         printer(columns),
         printer(depth),
-        chain,
+        epilogue,
         printer.all(batch),
         printer.broadcast_strides(a.shape[:-2] if batch else (), batch, product((rows, depth))),
         printer.broadcast_strides(b_batch, batch, packed),

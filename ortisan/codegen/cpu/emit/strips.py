@@ -44,9 +44,12 @@ class Segment:
     stores: tuple[Store, ...]
 
 
-def cut(chain: Chain) -> tuple[tuple[Segment, ...], tuple[Strip, ...]]:
-    """The segments in order and the strips they share; one segment and no strips for a chain that needs no cutting."""
-    groups = _groups(chain.steps)
+def cut(chain: Chain, alone: bool = False) -> tuple[tuple[Segment, ...], tuple[Strip, ...]]:
+    """The segments in order and the strips they share; one segment and no strips for a chain that needs no cutting.
+
+    With `alone`, an expensive step has a segment for itself.
+    """
+    groups = _groups(chain.steps, alone)
     home = {step.result: index for index, group in enumerate(groups) for step in group}
     last = len(groups) - 1
     wanted = [{operand for step in group for operand in step.operands} for group in groups]
@@ -67,15 +70,16 @@ def _is_expensive(step: Step) -> bool:
     return step.function in _EXPENSIVE
 
 
-def _groups(steps: Sequence[Step]) -> list[list[Step]]:
-    """Every group has one expensive step at most; cheap steps stay with the step before them."""
+def _groups(steps: Sequence[Step], alone: bool) -> list[list[Step]]:
+    """Every group has one expensive step at most; cheap steps stay with the step before them, unless that is `alone`."""
     groups: list[list[Step]] = [[]]
-    expensive = False
     for step in steps:
-        if expensive and _is_expensive(step):
+        heavy = any(map(_is_expensive, groups[-1]))
+        if (heavy or _is_expensive(step)) if alone and groups[-1] else (heavy and _is_expensive(step)):
             groups.append([])
-        expensive = expensive or _is_expensive(step)
         groups[-1].append(step)
+    if alone and any(map(_is_expensive, groups[-1])):
+        groups.append([])  # for the stores
     return groups
 
 
