@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -9,11 +12,12 @@ import pytest
 import ortisan
 from ortisan.codegen.cpu.packing import pack, packed_bytes
 from ortisan.codegen.cpu.plan import GraphPlan, plan_graph
+from ortisan.codegen.cpu.views import reshaped_strides
 from ortisan.codegen.render import cpp_string
 from ortisan.facade import render_sources
 from ortisan.models import BertSize, bert
 from ortisan.registry.dtypes import DType
-from tests.models.text import text_model
+from tests.models.text import random_feeds, run_ort, text_model
 
 XY = "(float[B,4] x) => (float[B,4] y)"
 
@@ -65,6 +69,72 @@ def test_an_operand_made_later_keeps_its_reader_out() -> None:
     """Add needs the second product, which runs after the first: it joins the second, not the first."""
     model = text_model(XY, "a = MatMul(x, w) b = MatMul(x, v) y = Add(a, b)", constants=weights(w=(4, 4), v=(4, 4)))
     assert groups(model) == ["gemm_rcr", "gemm_rcr_add"]
+
+
+def test_products_of_one_input_run_together() -> None:
+    model = text_model(
+        "(float[B,4] x) => (float[B,6] y, float[B,5] z)",
+        "a = MatMul(x, w) y = Relu(a) b = MatMul(x, v) z = Add(b, u)",
+        constants=weights(w=(4, 6), v=(4, 5), u=(5,)),
+    )
+    assert groups(model) == ["gemm_rcr_relu_and_gemm_rcr_add"]
+
+
+SPLIT = "q0, k0, v0 = Split<axis = 2>(qkv, thirds)"
+HEADS = "q1 = Reshape(q0, h) k1 = Reshape(k0, h) v1 = Reshape(v0, h)"
+PERMUTES = "q = Transpose<perm=[0,2,1,3]>(q1) k = Transpose<perm=[0,2,3,1]>(k1) v = Transpose<perm=[0,2,1,3]>(v1)"
+SELECT = """five = Reshape(qkv, hh) moved = Transpose<perm=[2,0,3,1,4]>(five)
+    q = Gather<axis = 0>(moved, i0) kk = Gather<axis = 0>(moved, i1) v = Gather<axis = 0>(moved, i2)
+    k = Transpose<perm=[0,1,3,2]>(kk)"""
+ATTEND = """l = MatMul(q, k) s = Div(l, two) p = Softmax<axis = -1>(s) o = MatMul(p, v)
+    t = Transpose<perm=[0,2,1,3]>(o) y = Reshape(t, joined)"""
+PACKED = {"split": f"{SPLIT} {HEADS} {PERMUTES}", "selected": SELECT}
+
+
+def packed_attention(form: str) -> onnx.ModelProto:
+    """Queries, keys and values as one product, two heads of 4."""
+    constants = weights(w=(8, 24)) | {
+        "thirds": np.array([8, 8, 8]), "h": np.array([0, 0, 2, 4]), "hh": np.array([0, 0, 3, 2, 4]), "joined": np.array([0, 0, 8]),
+        "two": np.float32(2), "i0": np.array(0), "i1": np.array(1), "i2": np.array(-1),
+    }  # fmt: skip
+    signature = "(float[B,S,8] x) => (float[B,S,8] y)"
+    return text_model(signature, f"qkv = MatMul(x, w) {PACKED[form]} {ATTEND}", constants=constants)
+
+
+@pytest.mark.parametrize("form", PACKED)
+def test_attention_reads_a_packed_projection_where_it_is(form: str) -> None:
+    assert groups(packed_attention(form)) == ["gemm_rcr", "attention"]
+
+
+@pytest.mark.build
+@pytest.mark.parametrize("form", PACKED)
+def test_a_packed_projection_gives_the_right_numbers(form: str, tmp_path: Path) -> None:
+    model = packed_attention(form)
+    feeds = random_feeds(model, B=2, S=5)
+    ortisan.build(model, tmp_path / form, keep="all", verify=False)
+    session = ortisan.load(tmp_path / form)
+    np.testing.assert_allclose(session.run(None, feeds)[0], run_ort(model, feeds)[0], rtol=1e-5, atol=1e-6)
+
+
+def test_a_part_that_something_else_reads_is_split_off() -> None:
+    model = packed_attention("split")
+    model.graph.node.append(onnx.helper.make_node("Relu", ["v0"], ["z"]))
+    model.graph.output.append(onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, ["B", "S", 8]))
+    assert groups(model) == ["gemm_rcr", "split", "attention", "elementwise.relu"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "target", "expected"),
+    [
+        ((2, 12), (36, 1), (2, 3, 4), (36, 4, 1)),
+        ((2, 3, 4), (12, 4, 1), (6, 4), (4, 1)),
+        ((2, 3, 4), (36, 4, 1), (6, 4), None),
+        ((2, 1, 4), (36, 7, 1), (2, 4, 1), (36, 1, 0)),
+        ((4, 6), (6, 1), (8, 3), None),
+    ],
+)
+def test_strides_after_a_reshape(shape: Any, strides: Any, target: Any, expected: Any) -> None:
+    assert reshaped_strides(shape, strides, target) == expected
 
 
 def test_reshapes_run_no_kernel() -> None:

@@ -1,15 +1,17 @@
 """Fusion groups: which nodes of the op graph run as one kernel.
 
-A matrix product takes the elementwise nodes after it as its epilogue; elementwise nodes of one shape run as one loop.
-Groups run in the order of the list; a node joins a group only when everything it reads is ready by then.
+A matrix product takes the elementwise nodes after it as its epilogue; elementwise nodes of one shape run as one loop;
+products of one input with several constants (queries, keys and values) run together. Groups run in the order of the
+list; a node joins a group only when everything it reads is ready by then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ortisan.codegen.cpu.views import Views
+from ortisan.registry.builder import is_constant
 from ortisan.registry.dims import Dim, product
 from ortisan.registry.graph import Graph, Node, Value
 from ortisan.registry.ops import Bmm, Cast, Elementwise, Gemm
@@ -23,14 +25,20 @@ class Group:
     chain: tuple[Node, ...]
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
+    members: tuple[Group, ...] = ()
+    """The groups that this one joins, if it does: products of one input, whose first has the anchor."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:
+        if self.members:
+            return tuple(node for group in self.members for node in group.nodes)
         return (*((self.anchor,) if self.anchor else ()), *self.chain)
 
     @property
     def name(self) -> str:
         """The op's name, with what was fused to it."""
+        if self.members:
+            return "_and_".join(group.name for group in self.members)
         names = [node.op.name for node in self.nodes]
         return "_".join([names[0], *(name.removeprefix("elementwise.") for name in names[1:])])
 
@@ -95,7 +103,7 @@ def fuse(graph: Graph, views: Views) -> tuple[Group, ...]:
         else:
             draft.chain.append(node)
         home.update((views.root(value), draft) for value in node.outputs)
-    return tuple(_finish(draft, graph, views, home) for draft in drafts)
+    return _join_products([_finish(draft, graph, views, home) for draft in drafts], views)
 
 
 def _home_of(node: Node, views: Views, home: Mapping[Value, _Draft]) -> _Draft | None:
@@ -117,3 +125,28 @@ def _finish(draft: _Draft, graph: Graph, views: Views, home: Mapping[Value, _Dra
             wanted.update(views.root(value) for value in node.inputs)
     outputs = tuple(value for node in draft.nodes for value in node.outputs if views.root(value) in wanted)
     return Group(draft.anchor, tuple(draft.chain), tuple(inputs), outputs)
+
+
+def _join_products(groups: Sequence[Group], views: Views) -> tuple[Group, ...]:
+    """Products of one input with constants become one group, where the first of them is, if all they read is ready."""
+    made = {views.root(value): index for index, group in enumerate(groups) for value in group.outputs}
+    leader: dict[tuple[Value, Dim, Dim], int] = {}
+    joined: dict[int, list[Group]] = {index: [group] for index, group in enumerate(groups)}
+    for index, group in enumerate(groups):
+        if group.anchor is None or not isinstance(group.anchor.op, Gemm) or not is_constant(group.anchor.inputs[1]):
+            continue
+        x = group.anchor.inputs[0]
+        first = leader.setdefault((views.root(x), *rows_and_columns(x.shape)), index)
+        if first != index and all(made.get(views.root(value), -1) < first for value in group.inputs):
+            joined[first].append(group)
+            del joined[index]
+    return tuple(map(_join, joined.values()))
+
+
+def _join(members: Sequence[Group]) -> Group:
+    first = members[0]
+    if len(members) == 1:
+        return first
+    inputs = dict.fromkeys(value for member in members for value in member.inputs)
+    outputs = tuple(value for member in members for value in member.outputs)
+    return Group(first.anchor, first.chain, tuple(inputs), outputs, tuple(members))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ortisan.codegen.cpu.fusion import Group
 from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, literal, only_node
+from ortisan.codegen.cpu.views import Layout
 from ortisan.registry.ops import Attention
 
 
@@ -15,8 +16,10 @@ class AttentionContext:
     type: str
     shape: tuple[str, ...]
     """B, H, S, T, D, E"""
+    offsets: tuple[str, ...]
+    """of q, k, v and the output in what is passed for them"""
     strides: tuple[tuple[str, ...], ...]
-    """(batch, head, row) of q, k, v and the output"""
+    """(batch, head, row) of the same"""
     mask: str
     mask_strides: tuple[str, ...]
     scale: str
@@ -33,12 +36,13 @@ def emit_attention(group: Group, context: EmitContext) -> KernelSpec:
         params.append(Param("mask", node.inputs[3].dtype.cpp))
         mask_strides = printer.broadcast_strides(node.inputs[3].shape, (*q.shape[:3], k.shape[2]))
     params.append(Param("out", cpp, written=True))
-    strides = [*(views.strides(value) for value in (q, k, v)), views.written_strides(node.output)]
+    layouts = [*map(views.layout, (q, k, v)), Layout(0, views.written_strides(node.output))]
     body = AttentionContext(
         tuple(params),
         cpp,
         printer.all((*q.shape[:3], k.shape[2], q.shape[3], v.shape[3])),
-        tuple(printer.all(steps[:3]) for steps in strides),
+        printer.all([layout.offset for layout in layouts]),
+        tuple(printer.all(layout.strides[:3]) for layout in layouts),
         op.mask,
         mask_strides,
         literal(op.scale, q.dtype),

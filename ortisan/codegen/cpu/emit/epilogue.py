@@ -1,6 +1,6 @@
 """What becomes of a product's finished sums: the bias, then a chain of elementwise steps, in loops over one tile.
 
-A cheap chain is one loop over the tile's rows. An expensive function has a loop of its own, over the whole tile at once,
+A cheap chain is one loop over the tile's rows. An expensive function has a loop of its own, over all of the tile,
 where enough elements are under way to hide its long dependency chain.
 """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ortisan.codegen.cpu.emit.epilogue import Epilogue, build_epilogue
 from ortisan.codegen.cpu.fusion import Group, rows_and_columns
@@ -13,14 +13,23 @@ from ortisan.registry.dims import Dim, product
 from ortisan.registry.graph import Node
 from ortisan.registry.ops import Bmm, Gemm
 
+
+@dataclass(frozen=True)
+class ProductContext:
+    """One of the products of a kernel. Parameter p of the kernel that belongs to it is called p_INDEX."""
+
+    params: tuple[Param, ...]
+    columns: str
+    epilogue: Epilogue
+
+
 @dataclass(frozen=True)
 class GemmContext:
     params: tuple[Param, ...]
     type: str
     rows: str
-    columns: str
     depth: str
-    epilogue: Epilogue
+    products: tuple[ProductContext, ...]
 
 
 @dataclass(frozen=True)
@@ -51,20 +60,26 @@ def emit_gemm(group: Group, context: EmitContext) -> KernelSpec:
     x, w = anchor.inputs[:2]
     if not is_constant(w):
         return emit_bmm(group, context)
-    layout = anchor.op.layout if isinstance(anchor.op, Gemm) else "rrr"
-    epilogue, params, arguments = build_epilogue(group, anchor, context)
-    rows, columns = rows_and_columns(anchor.output.shape)
     printer, cpp = context.printer, x.dtype.cpp
-    body = GemmContext(
-        (Param("a", cpp), Param("b", cpp), *params),
-        cpp,
-        printer(rows),
-        printer(columns),
-        printer(x.shape[-1]),
-        epilogue,
-    )
+    params, arguments, products = [Param("a", cpp)], [context.read(x)], []
+    for index, member in enumerate(group.members or (group,)):
+        product, given = _product(member, context)
+        products.append(product)
+        arguments += given
+        params += [replace(param, name=f"{param.name}_{index}") for param in product.params]
+    rows, depth = rows_and_columns(x.shape)
+    body = GemmContext(tuple(params), cpp, printer(rows), printer(depth), tuple(products))
+    return KernelSpec("cpu/gemm.cpp.j2", group.name, body, tuple(arguments))
+
+
+def _product(group: Group, context: EmitContext) -> tuple[ProductContext, list[Argument]]:
+    anchor = _anchor(group)
+    layout = anchor.op.layout if isinstance(anchor.op, Gemm) else "rrr"
+    w = anchor.inputs[1]
     packed = context.weight(w, "panels_rcr" if layout == "rcr" else "panels_rrr")
-    return KernelSpec("cpu/gemm.cpp.j2", group.name, body, (context.read(x), packed, *arguments))
+    epilogue, params, arguments = build_epilogue(group, anchor, context)
+    columns = context.printer(anchor.output.shape[-1])
+    return ProductContext((Param("b", w.dtype.cpp), *params), columns, epilogue), [packed, *arguments]
 
 
 def emit_bmm(group: Group, context: EmitContext) -> KernelSpec:

@@ -71,7 +71,7 @@ def _is_expensive(step: Step) -> bool:
 
 
 def _groups(steps: Sequence[Step], alone: bool) -> list[list[Step]]:
-    """Every group has one expensive step at most; cheap steps stay with the step before them, unless that is `alone`."""
+    """Every group has one expensive step at most; cheap steps stay with the one before, unless it is `alone`."""
     groups: list[list[Step]] = [[]]
     for step in steps:
         heavy = any(map(_is_expensive, groups[-1]))
