@@ -9,14 +9,14 @@ CLOSE = (1e-5, 1e-5)
 
 
 def _case(name: str, b: int, h: int, s: int, t: int, d: int, e: int, mask: np.ndarray | None = None, kind: str = "none",
-          empty: str = "softmax", dtype: object = np.float32, tolerance: tuple[float, float] = CLOSE) -> Case:  # fmt: skip
+          empty: str = "softmax", causal: str = "none", dtype: object = np.float32, tolerance: tuple[float, float] = CLOSE) -> Case:  # fmt: skip
     inputs = {
         "q": values(b, h, s, d, dtype=dtype, high=2, low=-2), "k": values(b, h, t, d, dtype=dtype, seed=1, high=2, low=-2),
         "v": values(b, h, t, e, dtype=dtype, seed=2),
     }  # fmt: skip
     if mask is not None:
         inputs["mask"] = mask
-    attributes = {"scale": d**-0.5, "mask": kind, "fully_masked": empty}
+    attributes = {"scale": d**-0.5, "mask": kind, "fully_masked": empty, "causal": causal}
     return Case(name, "Attention", inputs, attributes, domain="ortisan", ort=False, tolerance=tolerance)
 
 
@@ -44,6 +44,12 @@ CASES = [
     _case("boolean", 2, 3, 5, 130, 8, 8, values(2, 1, 5, 130, dtype=bool), "boolean"),
     _case("boolean_empty_row", 2, 3, 5, 9, 8, 8, np.zeros((2, 1, 1, 9), bool), "boolean", "zero"),
     _case("boolean_empty_row_mean", 2, 3, 5, 70, 8, 8, np.zeros((2, 1, 1, 70), bool), "boolean"),
+    _case("causal", 2, 3, 5, 5, 8, 8, causal="upper_left"), _case("causal_blocks", 1, 2, 140, 140, 16, 16, causal="upper_left"),
+    _case("causal_past", 2, 3, 5, 12, 8, 8, causal="lower_right"), _case("causal_one_query", 2, 3, 1, 67, 8, 8, causal="lower_right"),
+    _case("causal_past_blocks", 1, 2, 70, 140, 16, 16, causal="lower_right"), _case("causal_no_past_long_keys", 1, 2, 3, 140, 8, 8, causal="upper_left"),
+    _case("causal_and_mask", 2, 3, 5, 9, 8, 8, _additive(2, 1, 5, 9), "additive", causal="lower_right"),
+    _case("causal_and_padding", 2, 3, 9, 9, 8, 8, np.arange(9).reshape(1, 1, 1, 9) > 2, "boolean", "zero", causal="upper_left"),
+    _case("causal_nothing_seen", 1, 1, 9, 4, 8, 8, causal="lower_right", empty="zero"), _case("causal_nothing_seen_nan", 1, 1, 9, 4, 8, 8, causal="lower_right"),
     _case("float64", 2, 3, 5, 9, 8, 8, dtype=np.float64), _case("float16", 2, 3, 5, 9, 8, 8, dtype=np.float16, tolerance=(5e-3, 5e-3)),
 ]  # fmt: skip
 

@@ -17,6 +17,8 @@ from ortisan.registry.graph import DimValues, Op, TensorType
 from ortisan.registry.refusal import Refused
 
 MaskKind = Literal["none", "additive", "boolean"]
+Causality = Literal["none", "upper_left", "lower_right"]
+"""Which keys a query may see: all; key j for query i when j <= i; or when j <= i + T - S, after a past of T - S keys."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +26,14 @@ class Attention(Op):
     """softmax(scale * q k^T + mask) v. torch: F.scaled_dot_product_attention.
 
     A row with no visible key is 0 when `empty_rows_zero`, else what softmax gives for the lowest finite logits: the
-    mean of the values under a boolean mask, and whatever the numbers say under an additive one.
+    mean of the values under a boolean mask, and whatever the numbers say under an additive one. A key that comes after
+    the query has a logit of -inf, whatever the mask says.
     """
 
     scale: float
     mask: MaskKind = "none"
     empty_rows_zero: bool = False
+    causal: Causality = "none"
 
     stem: ClassVar[str] = "attention"
     ait: ClassVar[str | None] = "mem_eff_attention"
@@ -69,6 +73,10 @@ class Attention(Op):
             elif self.mask == "boolean":
                 hidden = -np.inf if self.empty_rows_zero else float(np.finfo(np.float32).min)
                 logits = np.where(inputs[3], logits, hidden)
+            if self.causal != "none":
+                queries, keys = logits.shape[-2:]
+                past = keys - queries if self.causal == "lower_right" else 0
+                logits = np.where(np.tri(queries, keys, past, dtype=bool), logits, -np.inf)
             if logits.shape[-1] == 0:
                 return (np.zeros((*q.shape[:3], v.shape[3]), inputs[0].dtype),)
             weights = np.exp(logits - logits.max(axis=-1, keepdims=True))

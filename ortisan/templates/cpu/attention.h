@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include "fold.h"
+#include "loops.h"
 #include "pieces.h"
 #include "scalar.h"
 #include "tile.h"
@@ -20,6 +22,8 @@ namespace ortisan {
 struct AttentionShape {
   int64_t B, H, S, T, D, Dv;
   int64_t group = 1;  // query heads that share one key/value head
+  bool causal = false;  // query i sees the keys up to i + past only
+  int64_t past = 0;
 };
 
 // Strides in elements; the innermost axis is contiguous.
@@ -39,6 +43,7 @@ namespace detail {
 
 constexpr int64_t query_block = 66;
 constexpr int64_t key_block = 64;
+static_assert(key_block % fold_lanes == 0);
 constexpr int64_t head_slice = 256;
 
 // The tensors and constants of one call.
@@ -92,12 +97,13 @@ struct AttentionBlock {
       total[i] = C(0);
     }
     for (int64_t i = 0; i < task.rows * columns_padded; ++i) product[i] = C(0);
-    for (int64_t key = 0; key < call.shape.T; key += key_block) {
-      const int64_t keys = min_of(key_block, call.shape.T - key);
+    const int64_t end = visible_keys(task.rows - 1);
+    for (int64_t key = 0; key < end; key += key_block) {
+      const int64_t keys = min_of(key_block, end - key);
       compute_scores(key, keys);
       for (int64_t i = 0; i < task.rows; ++i) {
         add_mask(i, key, keys);
-        weigh(i, ceil_quotient(keys, NR) * NR);
+        weigh(i, padded(keys));
       }
       add_values(key, keys);
     }
@@ -149,63 +155,66 @@ struct AttentionBlock {
     }
   }
 
+  // Scales and masks the scores of query i. Keys that it may not see, and those that fill the row up, get -inf.
   void add_mask(int64_t i, int64_t key, int64_t keys) {
     const AttentionMask& mask = call.mask;
     C* row = scores + i * key_block;
     const C scale = call.scale;
-    for (int64_t j = 0; j < keys; ++j) row[j] *= scale;
     const int64_t offset =
         task.batch * mask.batch + task.head * mask.head + (task.row + i) * mask.row + key * mask.column;
     if (mask.kind == AttentionMask::additive) {
       const T* data = static_cast<const T*>(mask.data) + offset;
-      if (mask.column == 1) {
-        for (int64_t j = 0; j < keys; ++j) row[j] += load(data[j]);
+      const int64_t step = mask.column;
+      if (step == 1) {
+        ORTISAN_INDEPENDENT
+        for (int64_t j = 0; j < keys; ++j) row[j] = row[j] * scale + load(data[j]);
       } else {
-        for (int64_t j = 0; j < keys; ++j) row[j] += load(data[j * mask.column]);
+        ORTISAN_INDEPENDENT
+        for (int64_t j = 0; j < keys; ++j) row[j] = row[j] * scale + load(data[j * step]);
       }
     } else if (mask.kind == AttentionMask::boolean) {
       const bool* data = static_cast<const bool*>(mask.data) + offset;
+      const int64_t step = mask.column;
       const C hidden = call.fully_masked_zero ? limits<C>::negative_infinity : limits<C>::lowest;
-      for (int64_t j = 0; j < keys; ++j) row[j] = load(data[j * mask.column]) ? row[j] : hidden;
+      ORTISAN_INDEPENDENT
+      for (int64_t j = 0; j < keys; ++j) row[j] = load(data[j * step]) ? row[j] * scale : hidden;
+    } else {
+      for (int64_t j = 0; j < keys; ++j) row[j] *= scale;
     }
-    for (int64_t j = keys; j < ceil_quotient(keys, NR) * NR; ++j) row[j] = limits<C>::negative_infinity;
+    const int64_t seen = min_of(keys, max_of(0, visible_keys(i) - key));
+    for (int64_t j = seen; j < padded(keys); ++j) row[j] = limits<C>::negative_infinity;
   }
 
+  // How many keys the query may see, from the first on.
+  int64_t visible_keys(int64_t i) const {
+    return call.shape.causal ? min_of(call.shape.T, task.row + i + call.shape.past + 1) : call.shape.T;
+  }
+
+  // A row of scores is folded in whole lanes.
+  static int64_t padded(int64_t keys) { return ceil_quotient(keys, fold_lanes) * fold_lanes; }
+
   // The larger one; a NaN is passed over, since it comes back in the sum of the weights.
-  static C larger(C candidate, C best) { return candidate > best ? candidate : best; }
+  struct Larger {
+    template <class V>
+    static V fold(V best, V candidate) {
+      return candidate > best ? candidate : best;
+    }
+  };
 
   // Turns `width` scores of query i into weights e^(score - m) and updates m, l and the product so far.
   void weigh(int64_t i, int64_t width) {
     C* row = scores + i * key_block;
-    C lane[NR];
-    for (int64_t l = 0; l < NR; ++l) lane[l] = row[l];
-    for (int64_t j = NR; j < width; j += NR) {
-      for (int64_t l = 0; l < NR; ++l) lane[l] = larger(row[j + l], lane[l]);
-    }
-    ORTISAN_UNROLL(4)
-    for (int64_t half = NR / 2; half > 0; half /= 2) {
-      for (int64_t l = 0; l < half; ++l) lane[l] = larger(lane[half + l], lane[l]);
-    }
-    const C largest = larger(lane[0], top[i]);
+    const C largest = Larger::fold(top[i], fold_buffer<Larger>(row, width));
     // While every score is -inf the differences to it would be NaN; the weights are 0 then.
     const C reference = largest == limits<C>::negative_infinity ? C(0) : largest;
-    for (int64_t l = 0; l < NR; ++l) lane[l] = C(0);
-    for (int64_t j = 0; j < width; j += NR) {
-      for (int64_t l = 0; l < NR; ++l) {
-        row[j + l] = fn::exp(row[j + l] - reference);
-        lane[l] += row[j + l];
-      }
-    }
-    ORTISAN_UNROLL(4)
-    for (int64_t half = NR / 2; half > 0; half /= 2) {
-      for (int64_t l = 0; l < half; ++l) lane[l] += lane[half + l];
-    }
+    for (int64_t j = 0; j < width; ++j) row[j] = fn::exp(row[j] - reference);
+    const C sum = fold_buffer<FoldSum>(row, width);
     const C shrink = fn::exp(top[i] - reference);
     if (shrink != C(1)) {
       C* sums = product + i * columns_padded;
       for (int64_t e = 0, end = columns_padded; e < end; ++e) sums[e] *= shrink;
     }
-    total[i] = total[i] * shrink + lane[0];
+    total[i] = total[i] * shrink + sum;
     top[i] = largest;
   }
 

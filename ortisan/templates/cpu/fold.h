@@ -78,9 +78,10 @@ inline typename FoldVector<A>::type load_vector(const A* x) {
   return result;
 }
 
-// Folds `padded` values, a positive multiple of fold_lanes: lanes first, then their halves onto each other.
-template <class Fold, class A>
-inline A fold_buffer(const A* buffer, int64_t padded) {
+// Folds map(value) of `padded` values, a positive multiple of fold_lanes: lanes first, then their halves onto each other. `map`
+// takes vectors too.
+template <class Fold, class A, class Map>
+inline A fold_mapped(const A* buffer, int64_t padded, const Map& map) {
   A lane[fold_lanes];
   int64_t half = fold_lanes / 2;
   if constexpr (std::is_floating_point_v<A>) {
@@ -89,10 +90,10 @@ inline A fold_buffer(const A* buffer, int64_t padded) {
     constexpr int width = sizeof(V) / sizeof(A), count = fold_lanes / width;
     V sum[count];
 #pragma GCC unroll 16
-    for (int j = 0; j < count; ++j) sum[j] = load_vector(buffer + j * width);
+    for (int j = 0; j < count; ++j) sum[j] = map(load_vector(buffer + j * width));
     for (int64_t i = fold_lanes; i < padded; i += fold_lanes) {
 #pragma GCC unroll 16
-      for (int j = 0; j < count; ++j) sum[j] = Fold::fold(sum[j], load_vector(buffer + i + j * width));
+      for (int j = 0; j < count; ++j) sum[j] = Fold::fold(sum[j], map(load_vector(buffer + i + j * width)));
     }
 #pragma GCC unroll 16
     for (int j = count - 1; j > 0; --j) {
@@ -103,15 +104,20 @@ inline A fold_buffer(const A* buffer, int64_t padded) {
     half = width / 2;
     __builtin_memcpy(lane, &sum[0], sizeof(V));
   } else {
-    for (int64_t j = 0; j < fold_lanes; ++j) lane[j] = buffer[j];
+    for (int64_t j = 0; j < fold_lanes; ++j) lane[j] = map(buffer[j]);
     for (int64_t i = fold_lanes; i < padded; i += fold_lanes) {
-      for (int64_t j = 0; j < fold_lanes; ++j) lane[j] = Fold::fold(lane[j], buffer[i + j]);
+      for (int64_t j = 0; j < fold_lanes; ++j) lane[j] = Fold::fold(lane[j], map(buffer[i + j]));
     }
   }
   for (; half > 0; half /= 2) {
     for (int64_t j = 0; j < half; ++j) lane[j] = Fold::fold(lane[j], lane[j + half]);
   }
   return lane[0];
+}
+
+template <class Fold, class A>
+inline A fold_buffer(const A* buffer, int64_t padded) {
+  return fold_mapped<Fold>(buffer, padded, [](auto value) { return value; });
 }
 
 // Folds value(begin), ..., value(end - 1), at most fold_block of them. The values go through a buffer, because GCC vectorises
@@ -148,13 +154,18 @@ template <class Fold, class A, class Value>
   return partial[0];
 }
 
-// fold_row of an array, read where it is when nothing has to be padded.
+// fold_row of map(x), read where it is when nothing has to be padded. `map` takes values of the type A and vectors of them.
+template <class Fold, class A, class T, class Map>
+inline A fold_array(const T* x, int64_t n, const Map& map) {
+  if constexpr (std::is_same_v<A, T>) {
+    if (n > 0 && n <= fold_block && n % fold_lanes == 0) return fold_mapped<Fold>(x, n, map);
+  }
+  return fold_row<Fold, A>(0, n, [=](int64_t i) { return map(static_cast<A>(load(x[i]))); });
+}
+
 template <class Fold, class A, class T>
 inline A fold_array(const T* x, int64_t n) {
-  if constexpr (std::is_same_v<A, T>) {
-    if (n > 0 && n <= fold_block && n % fold_lanes == 0) return fold_buffer<Fold>(x, n);
-  }
-  return fold_row<Fold, A>(0, n, [=](int64_t i) { return load(x[i]); });
+  return fold_array<Fold, A>(x, n, [](auto value) { return value; });
 }
 
 // total[j] = fold over i < n of value(i, j), for j < width <= fold_width.

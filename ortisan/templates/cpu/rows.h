@@ -77,12 +77,16 @@ void softmax_any(Context& c, int64_t outer, int64_t n, int64_t inner, const T* x
 template <class T>
 void scale_row(int64_t n, const T* x, compute_t<T> mean, compute_t<T> scale, const T* gamma, const T* beta, T* y) {
   if (gamma != nullptr && beta != nullptr) {
+    ORTISAN_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) y[i] = store<T>((load(x[i]) - mean) * scale * load(gamma[i]) + load(beta[i]));
   } else if (gamma != nullptr) {
+    ORTISAN_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) y[i] = store<T>((load(x[i]) - mean) * scale * load(gamma[i]));
   } else if (beta != nullptr) {
+    ORTISAN_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) y[i] = store<T>((load(x[i]) - mean) * scale + load(beta[i]));
   } else {
+    ORTISAN_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) y[i] = store<T>((load(x[i]) - mean) * scale);
   }
 }
@@ -110,10 +114,7 @@ void layernorm(Context& c, int64_t outer, int64_t n, const T* x, const T* gamma,
     for (int64_t o = begin; o < end; ++o) {
       const T* row = x + o * n;
       const A mean = fold_array<FoldSum, A>(row, n) / static_cast<A>(n);
-      const A squares = fold_row<FoldSum, A>(0, n, [=](int64_t i) {
-        const A centred = load(row[i]) - mean;
-        return centred * centred;
-      });
+      const A squares = fold_array<FoldSum, A>(row, n, [=](auto value) { return (value - mean) * (value - mean); });
       const A inv_std = A(1) / fn::sqrt(squares / static_cast<A>(n) + epsilon);
       detail::scale_row(n, row, mean, inv_std, gamma, beta, y + o * n);
       if (mean_out != nullptr) mean_out[o] = mean;
@@ -130,7 +131,7 @@ void rms_norm(Context& c, int64_t outer, int64_t n, const T* x, const T* gamma, 
   parallel_ranges(c, outer, n * 2, [&](int64_t begin, int64_t end) {
     for (int64_t o = begin; o < end; ++o) {
       const T* row = x + o * n;
-      const A squares = fold_row<FoldSum, A>(0, n, [=](int64_t i) { return load(row[i]) * load(row[i]); });
+      const A squares = fold_array<FoldSum, A>(row, n, [](auto value) { return value * value; });
       const A inv_rms = A(1) / fn::sqrt(squares / static_cast<A>(n) + epsilon);
       detail::scale_row(n, row, A(0), inv_rms, gamma, static_cast<const T*>(nullptr), y + o * n);
       if (inv_rms_out != nullptr) inv_rms_out[o] = inv_rms;

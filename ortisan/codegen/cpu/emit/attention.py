@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ortisan.codegen.cpu.expressions import DimPrinter
 from ortisan.codegen.cpu.fusion import Group
 from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, literal, only_node
 from ortisan.codegen.cpu.views import Layout
+from ortisan.registry.graph import Node
 from ortisan.registry.ops import Attention
 
 
@@ -15,7 +17,7 @@ class AttentionContext:
     params: tuple[Param, ...]
     type: str
     shape: tuple[str, ...]
-    """B, H, S, T, D, E"""
+    """B, H, S, T, D, E, group, causal, past"""
     offsets: tuple[str, ...]
     """of q, k, v and the output in what is passed for them"""
     strides: tuple[tuple[str, ...], ...]
@@ -40,7 +42,7 @@ def emit_attention(group: Group, context: EmitContext) -> KernelSpec:
     body = AttentionContext(
         tuple(params),
         cpp,
-        printer.all((*q.shape[:3], k.shape[2], q.shape[3], v.shape[3])),
+        (*printer.all((*q.shape[:3], k.shape[2], q.shape[3], v.shape[3])), "1", *_causality(node, op, printer)),
         printer.all([layout.offset for layout in layouts]),
         tuple(printer.all(layout.strides[:3]) for layout in layouts),
         op.mask,
@@ -50,3 +52,9 @@ def emit_attention(group: Group, context: EmitContext) -> KernelSpec:
     )
     arguments = (*map(context.read, node.inputs), context.write(node.output))
     return KernelSpec("cpu/attention.cpp.j2", group.name, body, arguments)
+
+
+def _causality(node: Node, op: Attention, printer: DimPrinter) -> tuple[str, str]:
+    queries, keys = node.inputs[0].shape[2], node.inputs[1].shape[2]
+    past = keys - queries if op.causal == "lower_right" else 0
+    return "false" if op.causal == "none" else "true", printer(past)
