@@ -116,6 +116,16 @@ def test_a_packed_projection_gives_the_right_numbers(form: str, tmp_path: Path) 
     np.testing.assert_allclose(session.run(None, feeds)[0], run_ort(model, feeds)[0], rtol=1e-5, atol=1e-6)
 
 
+def test_a_mask_is_not_expanded_for_attention() -> None:
+    body = """e = Expand(m, s) t = Transpose<perm=[0,1,3,2]>(k) p = MatMul(q, t) l = Add(p, e) a = Softmax<axis = -1>(l) y = MatMul(a, v)"""
+    model = text_model(
+        "(float[2,3,5,4] q, float[2,3,7,4] k, float[2,3,7,4] v, float[2,1,1,7] m) => (float[2,3,5,4] y)",
+        body,
+        constants={"s": np.array([2, 1, 5, 7])},
+    )
+    assert groups(model) == ["attention"]
+
+
 def test_a_part_that_something_else_reads_is_split_off() -> None:
     model = packed_attention("split")
     model.graph.node.append(onnx.helper.make_node("Relu", ["v0"], ["z"]))

@@ -22,20 +22,24 @@ class DimPrinter:
     def all(self, dims: Sequence[Dim]) -> tuple[str, ...]:
         return tuple(self(dim) for dim in dims)
 
-    def broadcast_strides(self, have: Sequence[Dim], extents: Sequence[Dim], step: Dim = 1) -> tuple[str, ...]:
-        """Strides under which a contiguous tensor, `step` elements apart, is read as if it had these extents.
+    def broadcast_strides(
+        self, have: Sequence[Dim], extents: Sequence[Dim], step: Dim = 1, strides: Sequence[Dim] | None = None
+    ) -> tuple[str, ...]:
+        """Strides under which a tensor is read as if it had these extents.
 
-        A repeated dim has stride 0; where only run time tells whether it is repeated, so does the printed expression.
+        It is contiguous, its elements `step` apart, unless `strides` says otherwise. A repeated dim has stride 0; where
+        only run time tells whether it is repeated, so does the printed expression.
         """
-        aligned = (*(1 for _ in range(len(extents) - len(have))), *have)
-        strides = []
-        for dim, extent, stride in zip(aligned, extents, contiguous_strides(aligned), strict=True):
-            printed = self(product((stride, step)))
+        missing = len(extents) - len(have)
+        own = contiguous_strides(have) if strides is None else strides
+        printed = ["0"] * missing
+        for dim, extent, stride in zip(have, extents[missing:], own, strict=True):
+            text = self(product((stride, step)))
             if dim == extent:
-                strides.append(printed)
+                printed.append(text)
             else:
-                strides.append("0" if dim == 1 else f"({self(dim)} == 1 ? 0 : {printed})")
-        return tuple(strides)
+                printed.append("0" if dim == 1 else f"({self(dim)} == 1 ? 0 : {text})")
+        return tuple(printed)
 
     def _print(self, e: sympy.Expr) -> str:
         if isinstance(e, sympy.Integer):

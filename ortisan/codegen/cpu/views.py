@@ -1,7 +1,7 @@
 """Values that are another value's memory: reshapes, and what attention reads or writes through strides.
 
-Attention reads its operands with any strides, so the reshapes, permutes, splits, slices and selections between a
-projection and an attention move nothing: their results are layouts of the projection's memory.
+Attention reads its operands and its mask with any strides, so the reshapes, permutes, splits, slices, selections and
+expansions before it move nothing: their results are layouts of the memory they come from.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ortisan.codegen.cpu.expressions import contiguous_strides
 from ortisan.registry.builder import is_constant
 from ortisan.registry.dims import Dim, is_static, product
 from ortisan.registry.graph import Graph, Node, Value
-from ortisan.registry.ops import Attention, DynamicSlice, IndexSelect, Permute, Reshape, Split
+from ortisan.registry.ops import Attention, DynamicSlice, Expand, IndexSelect, Permute, Reshape, Split
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,11 @@ class Views:
         expressible = self._find_layouts(graph, set(graph.nodes))
         folded: set[Node] = set()
         for node in reversed(graph.nodes):
-            if all(value in expressible for value in node.outputs) and all(
-                value not in kept and users[value] and all(_reads_by_stride(u, value, folded) for u in users[value])
+            if all(
+                value in expressible
+                and value not in kept
+                and users[value]
+                and all(user in folded or _reads(user, value, expressible[value]) for user in users[value])
                 for value in node.outputs
             ):
                 folded.add(node)
@@ -77,7 +80,7 @@ class Views:
                 continue
             source = found.get(node.inputs[0]) or Layout(0, contiguous_strides(node.inputs[0].shape))
             found.update(zip(node.outputs, _layouts_of(node, source), strict=False))
-        return {value: layout for value, layout in found.items() if layout.strides[-1:] == (1,)}
+        return found
 
     def _fold_writes(self, graph: Graph, users: dict[Value, list[Node]]) -> None:
         """An attention whose output is only permuted writes it in the permuted order."""
@@ -106,11 +109,12 @@ class Views:
         return tuple(strides[order.index(axis)] for axis in range(len(order)))
 
 
-_MOVES = (Reshape, Permute, Split, DynamicSlice, IndexSelect)
+_MOVES = (Reshape, Permute, Split, DynamicSlice, IndexSelect, Expand)
 
 
-def _reads_by_stride(user: Node, value: Value, folded: set[Node]) -> bool:
-    return user in folded or (isinstance(user.op, Attention) and value not in user.inputs[3:])
+def _reads(user: Node, value: Value, layout: Layout) -> bool:
+    """Whether a node can read a value that lies so: rows of attention's operands must be contiguous."""
+    return isinstance(user.op, Attention) and (value not in user.inputs[:3] or layout.strides[-1] == 1)
 
 
 def _layouts_of(node: Node, source: Layout) -> tuple[Layout, ...]:
@@ -127,9 +131,20 @@ def _layouts_of(node: Node, source: Layout) -> tuple[Layout, ...]:
     if isinstance(op, DynamicSlice):
         offset = sum((start * stride for start, stride in zip(op.starts, source.strides, strict=True)), source.offset)
         return (Layout(offset, tuple(step * s for step, s in zip(op.steps, source.strides, strict=True))),)
+    if isinstance(op, Expand):
+        return _expanded(shape, node.output.shape, source)
     if isinstance(op, IndexSelect) and is_constant(node.inputs[1]):
         return _selected(op.axis, node.inputs[1], shape, source)
     return ()
+
+
+def _expanded(shape: Sequence[Dim], target: Sequence[Dim], source: Layout) -> tuple[Layout, ...]:
+    """Repeated dims have stride 0; where only run time tells whether a dim is repeated, there is no layout."""
+    own = target[len(target) - len(shape) :]
+    if any(dim not in (1, extent) for dim, extent in zip(shape, own, strict=True)):
+        return ()
+    strides = (s if dim == extent else 0 for dim, extent, s in zip(shape, own, source.strides, strict=True))
+    return (Layout(source.offset, (*(0 for _ in range(len(target) - len(shape))), *strides)),)
 
 
 def _selected(axis: int, indices: Value, shape: Sequence[Dim], source: Layout) -> tuple[Layout, ...]:

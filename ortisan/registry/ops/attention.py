@@ -18,7 +18,7 @@ from ortisan.registry.refusal import Refused
 
 MaskKind = Literal["none", "additive", "boolean"]
 Causality = Literal["none", "upper_left", "lower_right"]
-"""Which keys a query may see: all; key j for query i when j <= i; or when j <= i + T - S, after a past of T - S keys."""
+"""The keys that query i may see: all; those up to i; those up to i + T - S, where T - S keys are the past."""
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ class AttentionContext:
     strides: tuple[tuple[str, ...], ...]
     """(batch, head, row) of the same"""
     mask: str
+    mask_offset: str
     mask_strides: tuple[str, ...]
     scale: str
     empty_rows_zero: str
@@ -33,10 +34,14 @@ def emit_attention(group: Group, context: EmitContext) -> KernelSpec:
     q, k, v = node.inputs[:3]
     printer, views, cpp = context.printer, context.views, q.dtype.cpp
     params = [Param("q", cpp), Param("k", cpp), Param("v", cpp)]
+    mask_offset = "0"
     mask_strides: tuple[str, ...] = ()
     if op.mask != "none":
-        params.append(Param("mask", node.inputs[3].dtype.cpp))
-        mask_strides = printer.broadcast_strides(node.inputs[3].shape, (*q.shape[:3], k.shape[2]))
+        mask = node.inputs[3]
+        params.append(Param("mask", mask.dtype.cpp))
+        layout, scores = views.layout(mask), (*q.shape[:3], k.shape[2])
+        mask_offset = printer(layout.offset)
+        mask_strides = printer.broadcast_strides(mask.shape, scores, strides=layout.strides)
     params.append(Param("out", cpp, written=True))
     layouts = [*map(views.layout, (q, k, v)), Layout(0, views.written_strides(node.output))]
     body = AttentionContext(
@@ -46,6 +51,7 @@ def emit_attention(group: Group, context: EmitContext) -> KernelSpec:
         printer.all([layout.offset for layout in layouts]),
         tuple(printer.all(layout.strides[:3]) for layout in layouts),
         op.mask,
+        mask_offset,
         mask_strides,
         literal(op.scale, q.dtype),
         "true" if op.empty_rows_zero else "false",
