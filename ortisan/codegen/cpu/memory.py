@@ -1,4 +1,5 @@
-"""The memory plan: where each value lives. Intermediate values share scratch slots by liveness.
+"""The memory plan: where each value lives. Intermediate values share scratch slots by liveness, and a product's output
+takes the place of the residual that its epilogue reads last.
 
 Sizes are symbolic, so a slot's size is the largest of its tenants', found at run time; offsets are running sums.
 """
@@ -14,6 +15,7 @@ from ortisan.codegen.cpu.views import Views
 from ortisan.registry.builder import is_constant
 from ortisan.registry.dims import Dim, evaluate, product, symbols_of
 from ortisan.registry.graph import Graph, Value
+from ortisan.registry.ops import Bmm, Gemm
 
 _TYPICAL_DIM = 64
 """Stands for a symbol when two symbolic sizes are compared."""
@@ -70,6 +72,10 @@ class _Slots:
         self.busy_until[best] = until
         return best
 
+    def hand_over(self, place: Place, until: int) -> Place:
+        self.busy_until[place.index] = until
+        return place
+
     def _misfit(self, slot: int, size: Dim) -> float:
         have, need = max(_typical(s) for s in self.sizes[slot]), _typical(size)
         return abs(have - need) / max(have, need, 1)
@@ -106,8 +112,27 @@ def plan_memory(
             root = views.root(value)
             if root not in places:
                 until = len(groups) if keep_all else max(last_use.get(root, now), now)
-                places[root] = Place("scratch", slots.take(byte_size(root), now, until))
+                spent = None if keep_all else _spent_residual(group, root, views, last_use, now)
+                if spent is not None and places[spent].kind == "scratch":
+                    places[root] = slots.hand_over(places[spent], until)
+                else:
+                    places[root] = Place("scratch", slots.take(byte_size(root), now, until))
     return MemoryPlan(places, tuple(Slot(tuple(sizes)) for sizes in slots.sizes), workspaces, tuple(copies))
+
+
+def _spent_residual(
+    group: Group, output: Value, views: Views, last_use: Mapping[Value, int], now: int
+) -> Value | None:
+    """A value that an epilogue reads, element by element, where it writes `output`, and nobody reads afterwards."""
+    if group.anchor is None or group.members or len(group.outputs) != 1 or not isinstance(group.anchor.op, (Gemm, Bmm)):
+        return None
+    factors = {views.root(value) for value in group.anchor.inputs[:2]}
+    for value in group.inputs:
+        root = views.root(value)
+        same = root.type.elements == output.type.elements and root.dtype is output.dtype
+        if same and root not in factors and not is_constant(root) and last_use[root] == now:
+            return root
+    return None
 
 
 def _last_uses(groups: Sequence[Group], views: Views) -> dict[Value, int]:
