@@ -45,18 +45,20 @@ class Machine:
         self.limits: dict[int, Limits] = {}
         compiler = find_compiler()
         flags = (*_FLAGS, *find_isa("native").flags)
-        self._call((*compiler.argv, *flags, str(_SOURCE), "-o", str(self._program)))
+        run_program((*compiler.argv, *flags, str(_SOURCE), "-o", str(self._program)), self._log)
 
     def measure(self) -> None:
-        lines = self._call((str(self._program), *self._threads))
+        lines = run_program((str(self._program), *self._threads), self._log)
         for count, figures in json.loads(lines[-1]).items():
             self.limits[int(count)] = Limits(**figures).better_of(self.limits.get(int(count)))
 
-    def _call(self, argv: Sequence[str]) -> list[str]:
-        lines: list[str] = []
-        if run_tool(argv, log=self._log, on_line=lines.append) != 0:
-            raise ToolchainError(f"the program that measures the machine failed: {' '.join(lines[-3:])}")
-        return lines
+
+def run_program(argv: Sequence[str], log: Path) -> list[str]:
+    """Runs a measuring program, or the compiler that makes it, and gives what it printed."""
+    lines: list[str] = []
+    if run_tool(argv, log=log, on_line=lines.append) != 0:
+        raise ToolchainError(f"'{Path(argv[0]).name}' failed while the machine was measured: {' '.join(lines[-3:])}")
+    return lines
 
 
 def cpu_name() -> str:
