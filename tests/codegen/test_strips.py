@@ -51,6 +51,25 @@ def test_only_the_last_segment_stores() -> None:
     assert [len(segment.stores) for segment in segments] == [0, 0, 0, 3]
 
 
+def test_a_loop_that_may_run_twice_keeps_what_it_reads() -> None:
+    chain = "(float[N] x) => (float[N] y)", "a = Exp(x) b = Sin(a) c = Log(b) y = Tanh(c)"
+    made = context(*chain)
+    assert [segment.common for segment in made.segments] == [False, True, True, False]
+    for segment in made.segments:
+        if segment.common:
+            assert {take.strip for take in segment.takes}.isdisjoint(give.strip for give in segment.gives)
+
+
+def test_only_chains_of_floats_run_interleaved() -> None:
+    assert [segment.interleaved for segment in context(SIGNATURE, LONG).segments] == [True] * 4
+    for signature, body in (
+        ("(double[N] x) => (double[N] y)", "y = Tanh(x)"),
+        ("(int64[N] x) => (float[N] y)", "a = Add(x, x) b = Cast<to=1>(a) y = Tanh(b)"),
+        ("(float[N] x) => (float[N] y)", "y = Add(x, x)"),
+    ):
+        assert [segment.interleaved for segment in context(signature, body).segments] == [False]
+
+
 def run(model: onnx.ModelProto, feeds: dict[str, np.ndarray], folder: Path, threads: int = 1) -> list[np.ndarray]:
     compiled = ortisan.compile(model, whole_graph=True, name="strips")
     library = ortisan.generate(compiled, folder)
@@ -75,3 +94,37 @@ def test_results_do_not_depend_on_where_a_strip_begins(shape: tuple[int, int], t
         shifted = run(model, {"x": x[:, 1:].copy(), "z": z[1:].copy()}, tmp_path)
         for whole, part in zip(got, shifted, strict=True):
             np.testing.assert_array_equal(whole[:, 1:], part)
+
+
+COMMON = """a = Sin(x) b = Cast<to=1>(k) c = Add(a, b) d = Log(x) e = Cos(d) y = Mul(c, e) i = Cast<to=7>(x)"""
+RARE = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, -3.0, 1e30, -2e5, 1e-40, 2.0**40], np.float32)
+
+
+@pytest.mark.build
+def test_rare_arguments_change_their_own_results_only(tmp_path: Path) -> None:
+    model = text_model("(float[N] x, int64[N] k) => (float[N] y, int64[N] i)", COMMON)
+    compiled = ortisan.compile(model, whole_graph=True, name="rare")
+    library = ortisan.generate(compiled, tmp_path)
+    options = ort.SessionOptions()
+    options.register_custom_ops_library(str(library.path))
+    session = ort.InferenceSession(ortisan.convert_graph(model, compiled).SerializeToString(), options)
+    rng = np.random.default_rng(0)
+    for length in (0, 1, 7, 8, 9, 511, 512, 513, 1023, 1031, 9001):
+        x, k = rng.uniform(0.1, 99, length).astype(np.float32), rng.integers(-99, 99, length)
+        plain = session.run(None, {"x": x, "k": k})
+        np.testing.assert_array_equal(plain[1], x.astype(np.int64))
+        wide = x.astype(np.float64)
+        np.testing.assert_allclose(plain[0], (np.sin(wide) + k) * np.cos(np.log(wide)), 1e-5, 1e-4)
+        odd, wild = x.copy(), k.copy()
+        odd[3::700] = np.resize(RARE, odd[3::700].size)
+        wild[5::900] = np.resize(np.array([2**62 + 1, -(2**63), 2**31, -(2**31) - 1]), wild[5::900].size)
+        mixed = session.run(None, {"x": odd, "k": wild})
+        same = (odd.view(np.uint32) == x.view(np.uint32)) & (wild == k)
+        np.testing.assert_array_equal(mixed[0][same], plain[0][same])
+        np.testing.assert_array_equal(mixed[1][same], plain[1][same])
+        with np.errstate(all="ignore"):
+            wide = odd.astype(np.float64)
+            expected = (np.sin(wide) + wild.astype(np.float32)) * np.cos(np.log(wide))
+        np.testing.assert_allclose(mixed[0], expected, 1e-4, 1e-4)
+        finite = np.abs(np.nan_to_num(odd, nan=np.inf)) < 2.0**63
+        np.testing.assert_array_equal(mixed[1], np.where(finite, np.where(finite, odd, 0).astype(np.int64), -(2**63)))

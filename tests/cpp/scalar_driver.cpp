@@ -1,5 +1,6 @@
 // The scalar functions and casts as loops over arrays, found by name. Each returns 0 when there is no such function.
 #include "driver.h"
+#include "loops.h"
 #include "scalar.h"
 
 namespace fn = ortisan::fn;
@@ -71,6 +72,38 @@ int float_unary(const char* function, int64_t count, const T* x, T* y, T p, T q)
   WITH(thresholded_relu, p);
   WITH(shrink, p, q);
   WITH(clamp, p, q);
+  return 0;
+}
+
+// As generated loops call a function that has a version for common arguments.
+template <class Common, class Leaves, class Whole>
+int map_common(int64_t count, const float* x, float* y, Common common, Leaves leaves, Whole whole) {
+  for (int64_t begin = 0; begin < count; begin += strip_length) {
+    const int64_t n = count - begin < strip_length ? count - begin : strip_length;
+    const float* from = x + begin;
+    float* to = y + begin;
+    uint32_t rare = 0;
+    for_strip(n, [&](int64_t i) ORTISAN_INLINE {
+      rare |= leaves(from[i]);
+      to[i] = common(from[i]);
+    });
+    if (rare != 0) {
+      ORTISAN_INDEPENDENT
+      for (int64_t i = 0; i < n; ++i) to[i] = whole(from[i]);
+    }
+  }
+  return 1;
+}
+
+EXPORT int common_float(const char* function, int64_t count, const float* x, float* y) {
+#define COMMON(name)                                                                                        \
+  if (driver::same(function, #name))                                                                        \
+  return map_common(count, x, y, [](float a) { return fn::common::name(a); },                               \
+                    [](float a) { return fn::common::leaves_##name(a); }, [](float a) { return fn::name(a); })
+  COMMON(log);
+  COMMON(sin);
+  COMMON(cos);
+  COMMON(tan);
   return 0;
 }
 

@@ -65,6 +65,12 @@ void sweep(const char* name, uint32_t stride, float low, float high, Function fu
 #define SWEEP(name, reference) \
   sweep(#name, stride, -INFINITY, INFINITY, [](float x) { return fn::name(x); }, [](double x) { return reference; })
 
+// As loops call a function that has a version for common arguments.
+#define SWEEP_COMMON(name, reference)                                                                     \
+  sweep("common_" #name, stride, -INFINITY, INFINITY,                                                     \
+        [](float x) { return fn::common::leaves_##name(x) != 0u ? fn::name(x) : fn::common::name(x); },   \
+        [](double x) { return reference; })
+
 int main(int argc, char** argv) {
   const uint32_t stride = argc > 1 ? static_cast<uint32_t>(std::atoi(argv[1])) : 4099u;
   SWEEP(exp, std::exp(x));
@@ -76,6 +82,10 @@ int main(int argc, char** argv) {
   SWEEP(sin, std::sin(x));
   SWEEP(cos, std::cos(x));
   SWEEP(tan, std::tan(x));
+  SWEEP_COMMON(log, std::log(x));
+  SWEEP_COMMON(sin, std::sin(x));
+  SWEEP_COMMON(cos, std::cos(x));
+  SWEEP_COMMON(tan, std::tan(x));
   SWEEP(asin, std::asin(x));
   SWEEP(acos, std::acos(x));
   SWEEP(atan, std::atan(x));

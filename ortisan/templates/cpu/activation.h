@@ -11,11 +11,12 @@ inline T relu(T x) {
   return x < T(0) ? T(0) : x;
 }
 
-// log(1 + e^x)
-template <class T>
-inline T softplus(T x) {
-  return (x > T(0) ? x : T(0)) + log1p(exp(-abs(x)));
+// log(1 + e^x) = max(x, 0) + log(1 + e^-|x|)
+inline float softplus(float x) {
+  const float z = exp_nonpositive(detail::negative_magnitude(x));
+  return detail::at_least(x, detail::negative_zero) + detail::log1p_of_share(z);
 }
+inline double softplus(double x) { return (x > 0.0 ? x : 0.0) + log1p(exp(-abs(x))); }
 
 // x / (1 + |x|)
 template <class T>
@@ -35,11 +36,15 @@ inline T silu(T x) {
 }
 
 // x tanh(log(1 + e^x)) = x w / (w + 2), w = z (z + 2), z = e^x; the ratio is 1 long before e^x overflows.
-template <class T>
-inline T mish(T x) {
-  const T z = exp(x > T(40) ? T(40) : x);
-  const T w = z * (z + T(2));
-  return x * (w / (w + T(2)));
+inline float mish(float x) {
+  const float z = exp(detail::at_most(x, detail::mish_high));
+  const float w = z * (z + 2.0f);
+  return x * (w / (w + 2.0f));
+}
+inline double mish(double x) {
+  const double z = exp(x > 40.0 ? 40.0 : x);
+  const double w = z * (z + 2.0);
+  return x * (w / (w + 2.0));
 }
 
 // min(max(alpha x + beta, 0), 1)

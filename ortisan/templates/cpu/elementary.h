@@ -17,6 +17,16 @@ constexpr float ln2_low = -2.12194440e-4f;
 constexpr float round_shift = 0x1.8p23f;  // adding it leaves the nearest integer in the low bits of the sum
 constexpr int32_t round_shift_bits = 0x4b400000;
 
+// a b + c, with one rounding where the CPU has an instruction for it: of two products that are added the compiler may fuse either,
+// in one loop this, in another that.
+inline float fused(float a, float b, float c) {
+#if defined(__FMA__) || defined(__aarch64__)
+  return __builtin_fmaf(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
 inline float select(bool condition, float a, float b) { return condition ? a : b; }
 
 inline float power_of_two(int32_t exponent) { return bit_cast<float>(static_cast<uint32_t>(exponent + 127) << 23); }
@@ -24,16 +34,18 @@ inline float power_of_two(int32_t exponent) { return bit_cast<float>(static_cast
 // x 2^n for a normal x and the n in the low 9 bits of `bits`, when the result is normal too.
 inline float add_exponent(float x, uint32_t bits) { return bit_cast<float>(bit_cast<uint32_t>(x) + (bits << 23)); }
 
-// Clamps work on the bits, as integers: of a float clamped to a constant GCC computes everything that follows twice. Bits of
-// positive floats are in order, and so are those of negative floats; NaNs come out as the bound.
-inline float clamp_above(float x, float positive) {
-  const int32_t bits = bit_cast<int32_t>(x), bound = bit_cast<int32_t>(positive);
-  return bit_cast<float>(bits < bound ? bits : bound);
-}
-inline float clamp_below(float x, float negative) {
-  const uint32_t bits = bit_cast<uint32_t>(x), bound = bit_cast<uint32_t>(negative);
-  return bit_cast<float>(bits < bound ? bits : bound);
-}
+// Bounds of arguments, beyond which a function is constant as a float. Variables, though nobody writes them: a clamp to a number
+// that GCC knows costs a comparison, a blend and often a second copy of what follows, one to a variable is a single instruction.
+inline float exp_low = -105.0f;      // e^x is 0
+inline float exp_high = 90.0f;       // infinity
+inline float sigmoid_high = 105.0f;  // 1
+inline float tanh_high = 9.1f;       // 1
+inline float mish_high = 40.0f;      // mish is x
+inline float negative_zero = -0.0f;
+
+// Both keep NaN.
+inline float at_least(float x, float low) { return x < low ? low : x; }
+inline float at_most(float x, float high) { return high < x ? high : x; }
 
 // x = n ln2 + r with |r| <= ln2 / 2. The low bits of `shifted` are n + bias.
 struct ReducedExp {
@@ -60,13 +72,22 @@ inline float exp_tail(float r) {
 
 inline float exp_reduced(float r) { return (exp_tail(r) * r + 1.0f) * r + 1.0f; }
 
+// 2^n as the product of two powers of two, for -252 <= n <= 254 and the n + 254 in the low 9 bits of `bits`.
+struct TwoPowers {
+  float first, second;
+};
+
+inline TwoPowers two_powers(uint32_t bits) {
+  const uint32_t first = bits >> 1;
+  return {bit_cast<float>(first << 23), bit_cast<float>((bits - first) << 23)};
+}
+
 // e^x * 2^shift, with one rounding at the ends of the range.
 template <int shift>
 inline float exp_shifted(float x) {
-  const ReducedExp e = reduce_exp<shift>(clamp_below(clamp_above(x, 90.0f), -105.0f));
-  const uint32_t first = static_cast<uint32_t>(static_cast<int32_t>(e.shifted) >> 1);
-  const float result = add_exponent(exp_reduced(e.r), first) * add_exponent(1.0f, e.shifted - first);
-  return select(x == x, result, x);
+  const ReducedExp e = reduce_exp<254 + shift>(at_most(at_least(x, exp_low), exp_high));
+  const TwoPowers scale = two_powers(e.shifted);
+  return exp_reduced(e.r) * scale.first * scale.second;
 }
 
 inline float with_sign_of(float positive, float x) {
@@ -76,17 +97,28 @@ inline float negative_magnitude(float x) { return bit_cast<float>(bit_cast<uint3
 
 // exponent * ln2 + log(1 + f) for f in [sqrt(1/2) - 1, sqrt(2) - 1].
 inline float log_sum(float exponent, float f) {
-  float p = -0x1.38a8cap-4f;
-  p = p * f + 0x1.0558d8p-3f;
-  p = p * f - 0x1.0d8674p-3f;
-  p = p * f + 0x1.22da8cp-3f;
-  p = p * f - 0x1.54723p-3f;
-  p = p * f + 0x1.99a004p-3f;
-  p = p * f - 0x1.000228p-2f;
-  p = p * f + 0x1.555554p-2f;
+  // Pairs, and pairs of pairs: the steps of one chain would wait for each other.
   const float f2 = f * f;
-  const float tail = (p * f) * f2 + exponent * ln2_low;
+  const float p0 = 0x1.555554p-2f - 0x1.000228p-2f * f, p2 = 0x1.99a004p-3f - 0x1.54723p-3f * f;
+  const float p4 = 0x1.22da8cp-3f - 0x1.0d8674p-3f * f, p6 = 0x1.0558d8p-3f - 0x1.38a8cap-4f * f;
+  const float p = (p6 * f2 + p4) * (f2 * f2) + (p2 * f2 + p0);
+  const float tail = fused(p, f * f2, exponent * ln2_low);
   return exponent * ln2_high + (f + (tail - 0.5f * f2));
+}
+
+// log(1 + z) for z in [0, 1]: z + z^2 times a polynomial of degree 8, relative error 5e-9.
+inline float log1p_of_share(float z) {
+  const float z2 = z * z;
+  float p = -0x1.b2f58p-9f;
+  p = p * z + 0x1.4b0832p-6f;
+  p = p * z - 0x1.d8632p-5f;
+  p = p * z + 0x1.b579cp-4f;
+  p = p * z - 0x1.3a7a8p-3f;
+  p = p * z + 0x1.935cap-3f;
+  p = p * z - 0x1.ff26e2p-3f;
+  p = p * z + 0x1.554dfp-2f;
+  p = p * z - 0x1.ffffd2p-2f;
+  return p * z2 + z;
 }
 
 // The exponent e of a positive normal x such that x / 2^e is in [sqrt(1/2), sqrt(2)).
@@ -106,9 +138,8 @@ inline double exp(double x) { return __builtin_exp(x); }
 
 // e^x for x <= 0, or NaN. The exponent is kept 64 too high until the last multiplication, which rounds a subnormal.
 inline float exp_nonpositive(float x) {
-  const detail::ReducedExp e = detail::reduce_exp<127 + 64>(x);
-  const float result = detail::exp_reduced(e.r) * bit_cast<float>(e.shifted << 23) * 0x1p-64f;
-  return detail::select(x < -104.0f, 0.0f, result);
+  const detail::ReducedExp e = detail::reduce_exp<127 + 64>(detail::at_least(x, detail::exp_low));
+  return detail::exp_reduced(e.r) * bit_cast<float>(e.shifted << 23) * 0x1p-64f;
 }
 inline double exp_nonpositive(double x) { return __builtin_exp(x); }
 
@@ -135,6 +166,20 @@ inline float log(float x) {
   return detail::select(x < 0.0f, limits<float>::quiet_nan, result);
 }
 inline double log(double x) { return __builtin_log(x); }
+
+// Versions of functions that take most arguments but not all, without what the others would cost. A loop looks whether an
+// argument leaves the range (which is not 0 then), and runs again with the whole function when one does.
+namespace common {
+
+// Positive normal numbers are common.
+inline uint32_t leaves_log(float x) { return bit_cast<uint32_t>(x) - 0x00800000u < 0x7f000000u ? 0u : 1u; }
+
+inline float log(float x) {
+  const int32_t e = detail::centred_exponent(x);
+  return detail::log_sum(static_cast<float>(e), detail::centred_fraction(x, e) - 1.0f);
+}
+
+}  // namespace common
 
 // log(1 + x) without cancellation near zero.
 inline float log1p(float x) {
@@ -163,21 +208,23 @@ inline float cosh(float x) {
 }
 inline double cosh(double x) { return __builtin_cosh(x); }
 
-// (1 - z) / (1 + z), z = e^(-2|x|) = 2^n + 2^n (e^(2r) - 1), -|x| = n ln2 / 2 + r.
+// (1 - z) / (1 + z), z = e^(-2|x|) = 2^n + 2^n (e^(-2r) - 1), |x| = r - n ln2 / 2.
+// (e^(-2r) - 1) / r for |r| <= ln2 / 4: degree 5, relative error 1e-8.
 inline float tanh(float x) {
   constexpr float shift = detail::round_shift + 127.0f;
-  const float a = detail::negative_magnitude(x);
-  const float shifted = a * (2.0f * detail::log2_e) + shift;
-  const float r = a - (shifted - shift) * 0.346573590f;
-  const float scale = bit_cast<float>(bit_cast<uint32_t>(shifted) << 23);
+  const float a = detail::at_most(__builtin_fabsf(x), detail::tanh_high);
+  const float shifted = shift - a * (2.0f * detail::log2_e);
+  const float r = a + (shifted - shift) * 0.346573590f;
   float q = 0x1.6b97b6p-4f;
-  q = q * r + 0x1.122538p-2f;
+  q = q * r - 0x1.122538p-2f;
   q = q * r + 0x1.5556f6p-1f;
-  q = q * r + 0x1.5554b4p+0f;
+  q = q * r - 0x1.5554b4p+0f;
   q = q * r + 0x1.fffffep+0f;
-  const float expm1_2r = q * (r * r) + (r + r);
-  const float result = ((1.0f - scale) - expm1_2r * scale) / ((1.0f + scale) + expm1_2r * scale);
-  return detail::with_sign_of(detail::select(a < -9.5f, 1.0f, result), x);
+  q = q * r - 2.0f;
+  const float scale = bit_cast<float>(bit_cast<uint32_t>(shifted) << 23);
+  const float scaled = r * scale;
+  const float result = ((1.0f - scale) - q * scaled) / ((1.0f + scale) + q * scaled);
+  return detail::with_sign_of(result, x);
 }
 inline double tanh(double x) { return __builtin_tanh(x); }
 
@@ -206,9 +253,17 @@ inline float atanh(float x) {
 }
 inline double atanh(double x) { return __builtin_atanh(x); }
 
+// 1 / (1 + e^(-x)) = up / (up + down e^r) with x = n ln2 - r, 2^n = up / down, so that neither overflows. The bias of 256 leaves
+// the sign bit of `down` set.
 inline float sigmoid(float x) {
-  const float z = exp_nonpositive(detail::negative_magnitude(x));
-  return detail::select(bit_cast<int32_t>(x) < 0, z, 1.0f) / (1.0f + z);
+  constexpr float shift = detail::round_shift + 256.0f;
+  const float a = detail::at_most(detail::at_least(x, detail::exp_low), detail::sigmoid_high);
+  const float shifted = a * detail::log2_e + shift;
+  const float n = shifted - shift;
+  const float r = (n * detail::ln2_high - a) + n * detail::ln2_low;
+  const uint32_t bits = bit_cast<uint32_t>(shifted), first = bits >> 1;
+  const float up = bit_cast<float>(first << 23), minus_down = bit_cast<float>((first - bits) << 23);
+  return up / (up - minus_down * detail::exp_reduced(r));
 }
 inline double sigmoid(double x) {
   const double z = __builtin_exp(-__builtin_fabs(x));

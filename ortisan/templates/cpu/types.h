@@ -179,4 +179,28 @@ inline To cast(const From& from) {
   }
 }
 
+// Casts between int64 and float for numbers that an int32 holds, as most do: AVX2 has no instruction for the others. A loop looks
+// whether a number leaves the range (which is not 0 then), and runs again with the whole cast when one does.
+namespace fn::common {
+
+template <class To>
+inline uint32_t leaves_cast(int64_t x) {
+  return static_cast<uint32_t>((static_cast<uint64_t>(x) + 0x80000000u) >> 32);
+}
+template <class To>
+inline To cast(int64_t x) {
+  return static_cast<To>(static_cast<int32_t>(x));
+}
+
+template <class To>
+inline uint32_t leaves_cast(float x) {
+  return __builtin_fabsf(x) < 0x1p31f ? 0u : 1u;
+}
+template <class To>
+inline To cast(float x) {
+  return static_cast<To>(static_cast<int32_t>(leaves_cast<To>(x) != 0u ? 0.0f : x));
+}
+
+}  // namespace fn::common
+
 }  // namespace ortisan

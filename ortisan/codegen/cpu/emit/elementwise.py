@@ -23,6 +23,7 @@ class ElementwiseContext:
     stores: tuple[Store, ...]
     segments: tuple[Segment, ...]
     strips: tuple[Strip, ...]
+    in_strips: bool
 
 
 def emit_elementwise(group: Group, context: EmitContext) -> KernelSpec:
@@ -38,7 +39,8 @@ def emit_elementwise(group: Group, context: EmitContext) -> KernelSpec:
     chain, params, arguments = build_chain(group.chain, group.outputs, {}, context, access)
     printed = context.printer.all(extents)
     segments, strips = cut(chain)
-    body = ElementwiseContext(tuple(params), printed, chain.loads, chain.stores, segments, strips)
+    in_strips = any(segment.interleaved for segment in segments) or bool(strips)
+    body = ElementwiseContext(tuple(params), printed, chain.loads, chain.stores, segments, strips, in_strips)
     return KernelSpec("cpu/elementwise.cpp.j2", group.name, body, tuple(arguments))
 
 

@@ -43,6 +43,16 @@ class Segment:
     gives: tuple[Crossing, ...]
     stores: tuple[Store, ...]
 
+    @property
+    def common(self) -> bool:
+        """Whether the loop is tried with versions for common arguments first; its inputs must outlive it then."""
+        return any(step.common for step in self.steps)
+
+    @property
+    def interleaved(self) -> bool:
+        """Whether vectors run interleaved: where there is something to wait for, and no value has over 32 bits."""
+        return any(map(_is_expensive, self.steps)) and all(step.type in ("float", "bool") for step in self.steps)
+
 
 def cut(chain: Chain, alone: bool = False) -> tuple[tuple[Segment, ...], tuple[Strip, ...]]:
     """The segments in order and the strips they share; one segment and no strips for a chain that needs no cutting.
@@ -91,11 +101,13 @@ def _place(
     busy_until: list[int] = []
     crossing: dict[str, Crossing] = {}
     for index, group in enumerate(groups):
+        runs_twice = any(step.common for step in group)
         for step in group:
             until = final.get(step.result, index)
             if until == index:
                 continue
-            free = [i for i, s in enumerate(strips) if s.type == step.type and busy_until[i] <= index]
+            done = index - 1 if runs_twice else index
+            free = [i for i, s in enumerate(strips) if s.type == step.type and busy_until[i] <= done]
             if not free:
                 strips.append(Strip(f"strip{len(strips)}", step.type))
                 busy_until.append(-1)
