@@ -207,9 +207,9 @@ struct AttentionBlock {
     const C largest = Larger::fold(top[i], fold_buffer<Larger>(row, width));
     // While every score is -inf the differences to it would be NaN; the weights are 0 then.
     const C reference = largest == limits<C>::negative_infinity ? C(0) : largest;
-    for (int64_t j = 0; j < width; ++j) row[j] = fn::exp(row[j] - reference);
+    for (int64_t j = 0; j < width; ++j) row[j] = fn::exp_nonpositive(row[j] - reference);
     const C sum = fold_buffer<FoldSum>(row, width);
-    const C shrink = fn::exp(top[i] - reference);
+    const C shrink = fn::exp_nonpositive(top[i] - reference);
     if (shrink != C(1)) {
       C* sums = product + i * columns_padded;
       for (int64_t e = 0, end = columns_padded; e < end; ++e) sums[e] *= shrink;

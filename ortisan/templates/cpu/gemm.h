@@ -4,7 +4,7 @@
 // place, rows `lda` apart. What becomes of the sums is the caller's:
 //
 //   finish(row, rows, col, sums, width, n)    sums [rows][width], in the compute type, has C[row .. row + rows, col .. col + n) in
-//                                             its first n columns; rows * width <= finished_at_once<T>. It writes the output.
+//                                             its first n columns; it writes the output
 //   touch(row, col)                           C[row, col ..] will be finished soon: fetches what finish will read and write
 //
 // A sum is added up in the order of k by one thread, so neither M, the threads nor the other rows change it.
@@ -24,10 +24,6 @@ template <class T>
 constexpr int64_t packed_elements(int64_t K, int64_t N) {
   return (N + panel_width<T> - 1) / panel_width<T> * panel_width<T> * K;
 }
-
-// Most sums that are finished in one call.
-template <class T>
-constexpr int64_t finished_at_once = max_of(tile_rows<compute_t<T>>, 4) * panel_width<T>;
 
 // How a product is cut into pieces: data, chosen by tuning. No cut changes a result.
 struct GemmCut {
@@ -63,10 +59,12 @@ void pack_panel(int64_t K, int64_t width, const T* b, int64_t stride_k, int64_t 
   }
 }
 
-// Panels that are worked on together: with few rows, the sums of one panel alone would wait for each other.
+// Panels that are worked on together: with few rows, the sums of one panel alone would wait for each other. A panel of four
+// vectors has enough sums from two rows on.
 template <class T>
 constexpr int64_t panels_at_once(int64_t rows) {
-  return is_small_float<T> || rows > 3 ? 1 : (rows == 1 ? 4 : 2);
+  if (is_small_float<T> || rows > 3) return 1;
+  return vector_bytes == 16 ? (rows == 1 ? 2 : 1) : (rows == 1 ? 4 : 2);
 }
 
 // A piece of a product: `rows` rows from `row` on, the columns of `panels` panels from `col` on, all of K.
@@ -86,28 +84,29 @@ struct Strip {
   void run(const Finish& finish, const Touch& touch) const {
     C sums[largest_band * NR];
     const int64_t width = panels * NR;
-    const int64_t tiles = ceil_quotient(rows, tile_rows<C>);
+    const int64_t tiles = ceil_quotient(rows, tile_rows<C>), low = rows / tiles, higher = rows % tiles;
     if (K == 0) {
       for (int64_t i = 0; i < rows * width; ++i) sums[i] = C(0);
-      for (int64_t r = 0; r < rows; r += tile_rows<C>) finish_rows(r, min_of(tile_rows<C>, rows - r), sums + r * width, finish);
+      finish_rows(0, rows, sums, finish);
     }
     const int64_t depth = is_small_float<T> ? depth_converted : cut.depth;
     for (int64_t k0 = 0; k0 < K; k0 += depth) {
       const int64_t k1 = min_of(k0 + depth, K);
       // A single tile reads B at the speed of memory, where the hardware's own prefetching does best.
       const int64_t share = cut.fetch && tiles > 1 ? (k1 - k0) * NR * int64_t(sizeof(T)) / tiles : 0;
-      const char* next = reinterpret_cast<const char*>(packed + k1 * NR);
+      Next next = Next::spread(packed + k1 * NR, share, k1 - k0);
       C converted[is_small_float<T> ? depth_converted * NR : 1];
       if constexpr (is_small_float<T>) {
         for (int64_t i = 0; i < (k1 - k0) * NR; ++i) converted[i] = load(packed[k0 * NR + i]);
       }
       int64_t r = 0;
       for (int64_t t = 0; t < tiles; ++t) {
-        const int64_t height = rows / tiles + (t < rows % tiles ? 1 : 0);
+        const int64_t height = low + (t < higher ? 1 : 0);
         if (k1 == K) {
           for (int64_t i = 0; i < height; ++i) touch(row + r + i, col);
         }
-        add(r, height, k0, k1, converted, sums + r * width, {next + t * share, share});
+        add(r, height, k0, k1, converted, sums + r * width, next);
+        next.from += share;
         if (k1 == K) finish_rows(r, height, sums + r * width, finish);
         r += height;
       }

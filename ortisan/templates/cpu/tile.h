@@ -14,11 +14,22 @@
 #include "pieces.h"
 #include "types.h"
 
-#if defined(__AVX2__) && defined(__FMA__) && !defined(__AVX512F__) && !defined(ORTISAN_PLAIN_TILES)
+#if defined(ORTISAN_PLAIN_TILES)
+#define ORTISAN_ASM_TILES 0
+#elif defined(__AVX512F__)
+#include "tile_avx512.h"
+#define ORTISAN_TILE_AVX512 1
+#define ORTISAN_ASM_TILES 1
+#elif defined(__AVX2__) && defined(__FMA__)
 #include "tile_avx2.h"
 #define ORTISAN_TILE_AVX2 1
+#define ORTISAN_ASM_TILES 1
+#elif defined(__aarch64__)
+#include "tile_neon.h"
+#define ORTISAN_TILE_NEON 1
+#define ORTISAN_ASM_TILES 1
 #else
-#define ORTISAN_TILE_AVX2 0
+#define ORTISAN_ASM_TILES 0
 #endif
 
 #define ORTISAN_PRAGMA(text) _Pragma(#text)
@@ -30,21 +41,28 @@
 
 namespace ortisan {
 
+// The rows that fill the registers: of an asm tile, and of a tile whose registers the compiler chooses.
 #if defined(__AVX512F__)
 constexpr int vector_bytes = 64;
+constexpr int64_t asm_rows = 12, plain_rows = 8;
 #elif defined(__AVX__)
 constexpr int vector_bytes = 32;
+constexpr int64_t asm_rows = 6, plain_rows = 6;
+#elif defined(__aarch64__)
+constexpr int vector_bytes = 16;
+constexpr int64_t asm_rows = 6, plain_rows = 4;
 #else
 constexpr int vector_bytes = 16;
+constexpr int64_t asm_rows = 2, plain_rows = 2;
 #endif
 
 // Columns of a packed panel. The same on every machine, because weights are packed when they are compiled.
 template <class T>
 constexpr int64_t panel_width = std::is_same_v<T, double> ? 8 : 16;
 
-// Most rows of a tile: what fills the registers.
+// Most rows of a tile.
 template <class C>
-constexpr int64_t tile_rows = vector_bytes == 64 ? 12 : (vector_bytes == 32 ? 6 : 2);
+constexpr int64_t tile_rows = ORTISAN_ASM_TILES && std::is_same_v<C, float> ? asm_rows : plain_rows;
 
 namespace detail {
 
@@ -58,10 +76,17 @@ struct Wrapping<C, true> {
   using type = std::make_unsigned_t<C>;
 };
 
-// What is read after a product, to be fetched into the cache meanwhile.
+// What is read after a tile, to be fetched into the cache meanwhile: `fetches` lines per eight steps of k, `stride` bytes apart.
 struct Next {
-  const void* from = nullptr;
-  int64_t bytes = 0;
+  const char* from = nullptr;
+  int64_t stride = 0, fetches = 0;
+
+  // `bytes` bytes over K steps.
+  static Next spread(const void* from, int64_t bytes, int64_t K) {
+    const int64_t blocks = max_of(1, K / 8), lines = (bytes + 63) / 64;
+    const int64_t fetches = lines == 0 ? 0 : (lines <= blocks ? 1 : 4);
+    return {static_cast<const char*>(from), fetches == 0 ? 0 : max_of(1, bytes / (blocks * fetches)), fetches};
+  }
 };
 
 template <class C, int64_t Rows>
@@ -104,6 +129,24 @@ struct Tile {
   }
 };
 
+#if ORTISAN_TILE_AVX512
+template <int64_t Rows>
+struct Tile<float, Rows> {
+  static void add(int64_t K, const float* a, int64_t lda, const float* b, int64_t ldb, float* sums, int64_t ld_sums,
+                  bool more) {
+    add_tile_avx512<Rows, 1>(K, a, lda, b, ldb, sums, ld_sums, more, 0);
+  }
+};
+#elif ORTISAN_TILE_NEON
+template <int64_t Rows>
+struct Tile<float, Rows> {
+  static void add(int64_t K, const float* a, int64_t lda, const float* b, int64_t ldb, float* sums, int64_t ld_sums,
+                  bool more) {
+    add_tile_neon<Rows>(K, a, lda, b, ldb, sums, ld_sums, more);
+  }
+};
+#endif
+
 // One tile of `rows` <= tile_rows<C> rows; without `more` the sums begin at 0.
 template <class C, int64_t Rows = tile_rows<C>>
 inline void add_tile(int64_t rows, int64_t K, const C* a, int64_t lda, const C* b, int64_t ldb, C* sums, int64_t ld_sums,
@@ -111,11 +154,7 @@ inline void add_tile(int64_t rows, int64_t K, const C* a, int64_t lda, const C* 
   if (rows == Rows) {
 #if ORTISAN_TILE_AVX2
     if constexpr (std::is_same_v<C, float>) {
-      const int64_t blocks = max_of(1, K / 8), lines = (next.bytes + 63) / 64;
-      const int64_t fetches = lines == 0 ? 0 : (lines <= blocks ? 1 : 4);
-      const int64_t stride = fetches == 0 ? 0 : max_of(1, next.bytes / (blocks * fetches));
-      const char* from = static_cast<const char*>(next.from);
-      add_tile_avx2<Rows>(K, a, lda, b, ldb, sums, ld_sums, more, from, stride, fetches);
+      add_tile_avx2<Rows>(K, a, lda, b, ldb, sums, ld_sums, more, next.from, next.stride, next.fetches);
       return;
     }
 #endif
@@ -166,11 +205,23 @@ struct ThinTile {
   }
 };
 
-// One row over four panels, or two or three rows over two.
+#if ORTISAN_TILE_AVX512
+template <int64_t Rows>
+struct ThinTile<float, Rows, 2> {
+  static void add(int64_t K, const float* a, int64_t lda, const float* b, int64_t panel_stride, float* sums,
+                  bool more) {
+    constexpr int64_t width = panel_width<float>;
+    add_tile_avx512<Rows, 2>(K, a, lda, b, width, sums, 2 * width, more, panel_stride);
+  }
+};
+#endif
+
+// One row over four or two panels, or two or three rows over two.
 template <class C>
 inline void add_thin(int64_t rows, int64_t panels, int64_t K, const C* a, int64_t lda, const C* b, int64_t panel_stride, C* sums,
                      bool more) {
   if (rows == 1 && panels == 4) ThinTile<C, 1, 4>::add(K, a, lda, b, panel_stride, sums, more);
+  if (rows == 1 && panels == 2) ThinTile<C, 1, 2>::add(K, a, lda, b, panel_stride, sums, more);
   if (rows == 2 && panels == 2) ThinTile<C, 2, 2>::add(K, a, lda, b, panel_stride, sums, more);
   if (rows == 3 && panels == 2) ThinTile<C, 3, 2>::add(K, a, lda, b, panel_stride, sums, more);
 }
@@ -179,15 +230,14 @@ inline void add_thin(int64_t rows, int64_t panels, int64_t K, const C* a, int64_
 // registers idle.
 template <class C>
 inline void add_tiles(int64_t rows, int64_t K, const C* a, int64_t lda, const C* b, int64_t ldb, C* sums, int64_t ld_sums,
-                      bool more, const Next& next = {}) {
+                      bool more) {
   const int64_t tiles = (rows + tile_rows<C> - 1) / tile_rows<C>;
-  const int64_t share = next.bytes / tiles;
-  int64_t r = 0;
+  const int64_t low = rows / tiles, higher = rows % tiles;
   for (int64_t t = 0; t < tiles; ++t) {
-    const int64_t height = rows / tiles + (t < rows % tiles ? 1 : 0);
-    add_tile<C>(height, K, a + r * lda, lda, b, ldb, sums + r * ld_sums, ld_sums, more,
-                {static_cast<const char*>(next.from) + t * share, share});
-    r += height;
+    const int64_t height = low + (t < higher ? 1 : 0);
+    add_tile<C>(height, K, a, lda, b, ldb, sums, ld_sums, more);
+    a += height * lda;
+    sums += height * ld_sums;
   }
 }
 

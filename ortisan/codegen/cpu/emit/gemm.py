@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ortisan.codegen.cpu.emit.epilogue import Epilogue, build_epilogue
+from ortisan.codegen.cpu.emit.chain import Chain
+from ortisan.codegen.cpu.emit.epilogue import build_epilogue
 from ortisan.codegen.cpu.fusion import Group, rows_and_columns
 from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param
 from ortisan.codegen.cpu.packing import packed_elements
@@ -20,7 +21,7 @@ class ProductContext:
 
     params: tuple[Param, ...]
     columns: str
-    epilogue: Epilogue
+    epilogue: Chain
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class BmmContext:
     rows: str
     columns: str
     depth: str
-    epilogue: Epilogue
+    epilogue: Chain
     batch: tuple[str, ...]
     a_strides: tuple[str, ...]
     b_strides: tuple[str, ...]

@@ -54,12 +54,9 @@ class Segment:
         return any(map(_is_expensive, self.steps)) and all(step.type in ("float", "bool") for step in self.steps)
 
 
-def cut(chain: Chain, alone: bool = False) -> tuple[tuple[Segment, ...], tuple[Strip, ...]]:
-    """The segments in order and the strips they share; one segment and no strips for a chain that needs no cutting.
-
-    With `alone`, an expensive step has a segment for itself.
-    """
-    groups = _groups(chain.steps, alone)
+def cut(chain: Chain) -> tuple[tuple[Segment, ...], tuple[Strip, ...]]:
+    """The segments in order and the strips they share; one segment and no strips for a chain that needs no cutting."""
+    groups = _groups(chain.steps)
     home = {step.result: index for index, group in enumerate(groups) for step in group}
     last = len(groups) - 1
     wanted = [{operand for step in group for operand in step.operands} for group in groups]
@@ -80,16 +77,13 @@ def _is_expensive(step: Step) -> bool:
     return step.function in _EXPENSIVE
 
 
-def _groups(steps: Sequence[Step], alone: bool) -> list[list[Step]]:
-    """Every group has one expensive step at most; cheap steps stay with the one before, unless it is `alone`."""
+def _groups(steps: Sequence[Step]) -> list[list[Step]]:
+    """Every group has one expensive step at most; cheap steps stay with the step before them."""
     groups: list[list[Step]] = [[]]
     for step in steps:
-        heavy = any(map(_is_expensive, groups[-1]))
-        if (heavy or _is_expensive(step)) if alone and groups[-1] else (heavy and _is_expensive(step)):
+        if _is_expensive(step) and any(map(_is_expensive, groups[-1])):
             groups.append([])
         groups[-1].append(step)
-    if alone and any(map(_is_expensive, groups[-1])):
-        groups.append([])  # for the stores
     return groups
 
 
