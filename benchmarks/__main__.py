@@ -17,7 +17,7 @@ from rich.console import Console
 from benchmarks import plot, tables
 from benchmarks.machine import Machine, cpu_name
 from benchmarks.measure import Plan, measure
-from benchmarks.peers import ORT, OURS, PEERS, RIVALS, versions
+from benchmarks.peers import HUGE, ORT, OURS, PEERS, RIVALS, versions
 from benchmarks.results import Report, read_report
 from benchmarks.timing import Effort
 from benchmarks.workloads import WORKLOADS, Workload
@@ -98,7 +98,7 @@ def main(
     if source is not None:
         report = read_report(json.loads(source.read_text(encoding="utf-8")))
     else:
-        rivals = _names(peers, tuple(PEERS), "--peers") if peers else (_QUICK_RIVALS if quick else RIVALS)
+        rivals = _names(peers, tuple(PEERS), "--peers") if peers else (_QUICK_RIVALS if quick else (HUGE, *RIVALS))
         plan = Plan(
             (OURS, *(name for name in rivals if name != OURS)),
             _thread_counts(threads),

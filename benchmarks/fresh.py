@@ -15,14 +15,19 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 
-def measure_load(model: Path, library: Path | None, feeds: Path, times: int) -> dict[str, float]:
-    """Median milliseconds to open a session, and MB of private memory after one run; `base_mb` is that before."""
-    arguments = [str(model), str(library or ""), str(feeds)]
+def measure_load(
+    model: Path, library: Path | None, feeds: Path, times: int, entries: Mapping[str, str] | None = None
+) -> dict[str, float]:
+    """Median milliseconds to open a session, and MB of private memory after one run; `base_mb` is that before.
+
+    `entries` are session config entries.
+    """
+    arguments = [str(model), str(library or ""), str(feeds), json.dumps(dict(entries or {}))]
     with subprocess.Popen(_argv("hold", arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         if holder.stdout is None or not holder.stdout.readline():
             raise RuntimeError(f"a new process can't run '{model}'")
@@ -59,11 +64,13 @@ def _private_mb() -> float:
     return sum(kilobytes) / 1024
 
 
-def _open(model: str, library: str) -> Any:
+def _open(model: str, library: str, entries: str) -> Any:
     import onnxruntime as ort
 
     options = ort.SessionOptions()
     options.log_severity_level = 4
+    for key, value in json.loads(entries).items():
+        options.add_session_config_entry(key, value)
     if library:
         options.register_custom_ops_library(library)
     return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -76,20 +83,20 @@ def _read(feeds: str) -> Any:
         return dict(archive)
 
 
-def _load(model: str, library: str, feeds: str) -> dict[str, float]:
+def _load(model: str, library: str, feeds: str, entries: str) -> dict[str, float]:
     importlib.import_module("onnxruntime")
     inputs = _read(feeds)
     base = _private_mb()
     start = time.perf_counter()
-    session = _open(model, library)
+    session = _open(model, library, entries)
     loaded = time.perf_counter()
     session.run(None, inputs)
     return {"ms": 1e3 * (loaded - start), "private_mb": _private_mb(), "base_mb": base}
 
 
-def _hold(model: str, library: str, feeds: str) -> dict[str, float]:
+def _hold(model: str, library: str, feeds: str, entries: str) -> dict[str, float]:
     """Keeps a session open until standard input ends."""
-    session = _open(model, library)
+    session = _open(model, library, entries)
     session.run(None, _read(feeds))
     print("ready", flush=True)
     sys.stdin.read()

@@ -78,7 +78,7 @@ class VitSize:
 def vit(size: VitSize | None = None) -> ir.Model:
     """A vision transformer with a classifier: pixel_values [batch, 3, image, image] of float."""
     size = size or VitSize()
-    write = _Writer()
+    write = Writer()
     pixels = ir.Value(
         name="pixel_values",
         type=ir.TensorType(ir.DataType.FLOAT),
@@ -87,24 +87,29 @@ def vit(size: VitSize | None = None) -> ir.Model:
     x = _embed(write, pixels, size)
     for index in range(size.layers):
         x = _layer(write, x, f"layer.{index}", size)
-    x = _norm(write, x, "norm", size)
+    x = norm(write, x, "norm", size)
     first = write("Gather", [x, write.constant("first", np.int64(0))], axis=1)
     weight = write.random("head.weight", (size.classes, size.hidden), size.hidden**-0.5)
     logits = write("Gemm", [first, weight, write.random("head.bias", (size.classes,), 0.2)], transB=1)
     logits.name = "logits"
     logits.type, logits.shape = ir.TensorType(ir.DataType.FLOAT), ir.Shape(["batch", size.classes])
+    return model_of(write, [pixels], [logits], "vit")
+
+
+def model_of(write: Writer, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], name: str) -> ir.Model:
+    """The model of what was written."""
     graph = ir.Graph(
-        [pixels],
-        [logits],
+        inputs,
+        outputs,
         nodes=write.tape.nodes,
         initializers=write.tape.initializers,
         opset_imports={"": _OPSET},
-        name="vit",
+        name=name,
     )
     return ir.Model(graph, ir_version=_IR_VERSION, producer_name="ortisan")
 
 
-class _Writer:
+class Writer:
     """Adds nodes, constants (each once) and random weights."""
 
     def __init__(self) -> None:
@@ -128,7 +133,7 @@ class _Writer:
         return self.constant(name, array)
 
 
-def _embed(write: _Writer, pixels: ir.Value, size: VitSize) -> ir.Value:
+def _embed(write: Writer, pixels: ir.Value, size: VitSize) -> ir.Value:
     per_patch = 3 * size.patch**2
     kernel = write.random("patch.weight", (size.hidden, 3, size.patch, size.patch), per_patch**-0.5)
     sides = [size.patch, size.patch]
@@ -147,38 +152,38 @@ def _embed(write: _Writer, pixels: ir.Value, size: VitSize) -> ir.Value:
     return write("Add", [x, write.random("position", (1, size.tokens, size.hidden), 0.5)])
 
 
-def _layer(write: _Writer, x: ir.Value, name: str, size: VitSize) -> ir.Value:
-    y = _norm(write, x, f"{name}.norm1", size)
+def _layer(write: Writer, x: ir.Value, name: str, size: VitSize) -> ir.Value:
+    y = norm(write, x, f"{name}.norm1", size)
     q, k, v = (_heads(write, y, f"{name}.{part}", size) for part in ("query", "key", "value"))
     scale = write.constant("scale", np.float32(math.sqrt(size.hidden // size.heads)))
     scores = write("Div", [write("MatMul", [q, k]), scale])
     context = write("Transpose", [write("MatMul", [write("Softmax", [scores], axis=-1), v])], perm=[0, 2, 1, 3])
     joined = write("Reshape", [context, write.constant("joined", np.array([0, 0, size.hidden]))])
-    x = write("Add", [_dense(write, joined, f"{name}.out", size.hidden, size.hidden), x])
-    y = _norm(write, x, f"{name}.norm2", size)
-    wide = _gelu(write, _dense(write, y, f"{name}.wide", size.hidden, size.intermediate))
-    return write("Add", [_dense(write, wide, f"{name}.narrow", size.intermediate, size.hidden), x])
+    x = write("Add", [dense(write, joined, f"{name}.out", size.hidden, size.hidden), x])
+    y = norm(write, x, f"{name}.norm2", size)
+    wide = gelu(write, dense(write, y, f"{name}.wide", size.hidden, size.intermediate))
+    return write("Add", [dense(write, wide, f"{name}.narrow", size.intermediate, size.hidden), x])
 
 
-def _heads(write: _Writer, x: ir.Value, name: str, size: VitSize) -> ir.Value:
+def _heads(write: Writer, x: ir.Value, name: str, size: VitSize) -> ir.Value:
     """A projection of x, cut into heads: [B,H,S,D], or [B,H,D,S] for the keys."""
     cut = write.constant("heads", np.array([0, 0, size.heads, size.hidden // size.heads]))
-    view = write("Reshape", [_dense(write, x, name, size.hidden, size.hidden), cut])
+    view = write("Reshape", [dense(write, x, name, size.hidden, size.hidden), cut])
     return write("Transpose", [view], perm=[0, 2, 3, 1] if name.endswith("key") else [0, 2, 1, 3])
 
 
-def _dense(write: _Writer, x: ir.Value, name: str, inner: int, outer: int) -> ir.Value:
+def dense(write: Writer, x: ir.Value, name: str, inner: int, outer: int) -> ir.Value:
     product = write("MatMul", [x, write.random(f"{name}.weight", (inner, outer), inner**-0.5)])
     return write("Add", [write.random(f"{name}.bias", (outer,), 0.2), product])
 
 
-def _norm(write: _Writer, x: ir.Value, name: str, size: VitSize) -> ir.Value:
+def norm(write: Writer, x: ir.Value, name: str, size: VitSize) -> ir.Value:
     scale = write.random(f"{name}.weight", (size.hidden,), 0.2, around=1.0)
     shift = write.random(f"{name}.bias", (size.hidden,), 0.2)
     return write("LayerNormalization", [x, scale, shift], axis=-1, epsilon=_EPSILON)
 
 
-def _gelu(write: _Writer, x: ir.Value) -> ir.Value:
+def gelu(write: Writer, x: ir.Value) -> ir.Value:
     error = write("Erf", [write("Div", [x, write.constant("root", np.float32(math.sqrt(2.0)))])])
     double = write("Mul", [x, write("Add", [error, write.constant("one", np.float32(1))])])
     return write("Mul", [double, write.constant("half", np.float32(0.5))])

@@ -25,6 +25,7 @@ from ortisan.runtime.engine import open_session, quiet_options
 Run: TypeAlias = "Callable[[], Any]"
 
 OURS = "ortisan"
+HUGE = "ortisan-huge"
 ORT = "ort"
 
 
@@ -58,8 +59,15 @@ def _ort_session(session: Any, feeds: Feeds) -> Opened:
 
 
 def open_ours(subject: Subject, threads: int) -> Opened:
-    """The compiled model in stock ONNX Runtime."""
-    return _ort_session(open_compiled(subject.artifact, quiet_options(threads=threads)), subject.feeds)
+    """The compiled model in stock ONNX Runtime, its weights where they are mapped."""
+    options = quiet_options(threads=threads)
+    return _ort_session(open_compiled(subject.artifact, options, weights="mapped"), subject.feeds)
+
+
+def open_huge(subject: Subject, threads: int) -> Opened:
+    """The same with its weights on 2 MB pages."""
+    options = quiet_options(threads=threads)
+    return _ort_session(open_compiled(subject.artifact, options, weights="huge"), subject.feeds)
 
 
 def open_ort(subject: Subject, threads: int) -> Opened:
@@ -160,6 +168,7 @@ PEERS = {
     peer.name: peer
     for peer in (
         Peer(OURS, "Ortisan", open_ours, "ortisan"),
+        Peer(HUGE, "Ortisan, huge", open_huge, "ortisan"),
         Peer(ORT, "ORT", open_ort, "onnxruntime"),
         Peer("ort-fused", "ORT fused", open_fused, "onnxruntime"),
         Peer("openvino", "OpenVINO", open_openvino, "openvino"),

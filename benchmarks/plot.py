@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers import ORT, OURS, PEERS
+from benchmarks.peers import HUGE, ORT, OURS, PEERS
 from benchmarks.results import Report, Row
 
 _COLORS = {
     OURS: "#c2410c",
+    HUGE: "#f59e0b",
     "ort-fused": "#64748b",
     "openvino": "#2563eb",
     "torch": "#7c3aed",

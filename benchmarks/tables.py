@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from benchmarks.peers import ORT, OURS, PEERS
+from benchmarks.peers import HUGE, ORT, OURS, PEERS
 from benchmarks.results import Report, Result, Row
 from ortisan.errors import OptionError
 
@@ -31,7 +31,8 @@ class Grid:
 
 
 def grids(report: Report) -> tuple[Grid, ...]:
-    return (_times(report), _ratios(report), _costs(report))
+    pages = _pages(report)
+    return (_times(report), _ratios(report), *((pages,) if pages.rows else ()), _costs(report))
 
 
 def _figure(value: float | None, digits: int = 3) -> str:
@@ -56,7 +57,7 @@ def _each_row(report: Report) -> Iterable[tuple[Result, Row]]:
 
 def _times(report: Report) -> Grid:
     names = [name for name in PEERS if any(name in row.timed for _, row in _each_row(report))]
-    others = [name for name in names if name != OURS]
+    others = [name for name in names if name not in (OURS, HUGE)]
     rows = []
     for result, row in _each_row(report):
         ours = row.timed[OURS]
@@ -100,17 +101,37 @@ def _ratios(report: Report) -> Grid:
     return Grid("Times as fast", header, tuple(rows))
 
 
-def _costs(report: Report) -> Grid:
+def _pages(report: Report) -> Grid:
     rows = []
-    for result in report.results:
-        ours, stock = result.load.get(OURS), result.load.get(ORT)
+    for result, row in _each_row(report):
+        mapped, huge = row.timed[OURS], row.timed.get(HUGE)
+        if huge is None:
+            continue
+        loads = [result.load.get(name) for name in (OURS, HUGE)]
         rows.append(
             (
                 result.title,
-                _figure(ours.ms if ours else None),
-                _figure(stock.ms if stock else None),
-                _figure(ours.private_mb if ours else None),
-                _figure(stock.private_mb if stock else None),
+                str(row.threads),
+                _figure(mapped.best),
+                "wrong" if huge.problem else _figure(huge.best),
+                _NOTHING if huge.problem else _ratio(mapped.best / huge.best),
+                *(_figure(load.ms if load else None) for load in loads),
+                *(_figure(load.private_mb if load else None) for load in loads),
+            )
+        )
+    header = ("workload", "threads", "mapped ms", "huge ms", "gain", "load ms", "huge's", "private MB", "huge's")
+    return Grid("Weights mapped, and copied to 2 MB pages", header, tuple(rows))
+
+
+def _costs(report: Report) -> Grid:
+    rows = []
+    for result in report.results:
+        loads = [result.load.get(name) for name in (OURS, ORT)]
+        rows.append(
+            (
+                result.title,
+                *(_figure(load.ms if load else None) for load in loads),
+                *(_figure(load.private_mb if load else None) for load in loads),
                 _figure(result.build.cold),
                 _figure(result.build.warm),
                 _figure(result.build.library_bytes / 1e6),

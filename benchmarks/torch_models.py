@@ -90,6 +90,25 @@ class Vit(_Net):
         return (self.dense(self.norm(x, "norm")[:, 0], "head"),)
 
 
+class Decoder(_Net):
+    def __init__(self, weights: Weights, layers: int, heads: int) -> None:
+        super().__init__(_floats(weights), lambda name: True)
+        self.layers, self.heads = layers, heads
+
+    def forward(self, x: Any, **past: Any) -> tuple[Any, ...]:
+        presents = []
+        for index in range(self.layers):
+            at = f"layer.{index}"
+            joint = self.dense(self.norm(x, f"{at}.norm1"), f"{at}.attend").unflatten(-1, (3 * self.heads, -1))
+            q, k, v = joint.transpose(1, 2).chunk(3, 1)
+            k, v = torch.cat([past[f"past_key_{index}"], k], 2), torch.cat([past[f"past_value_{index}"], v], 2)
+            y = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+            x = self.dense(y, f"{at}.out") + x
+            x = self.dense(F.gelu(self.dense(self.norm(x, f"{at}.norm2"), f"{at}.wide")), f"{at}.narrow") + x
+            presents += [k, v]
+        return (self.norm(x, "norm"), *presents)
+
+
 class Mlp(_Net):
     def __init__(self, weights: Weights) -> None:
         super().__init__(_floats(weights), lambda name: True)
@@ -116,9 +135,9 @@ def module_of(name: str, weights: Weights) -> nn.Module:
     if name == "chain":
         return Chain()
     layers = sum(key.endswith((".out.weight", "attention.output.dense.weight")) for key in weights)
-    width = weights["norm.weight" if name == "vit" else "embeddings.LayerNorm.weight"].shape[0]
+    width = weights["norm.weight" if name in ("vit", "decode") else "embeddings.LayerNorm.weight"].shape[0]
     heads = max(width // HEAD_SIZE, 1)
-    return (Vit if name == "vit" else Bert)(weights, layers, heads)
+    return {"vit": Vit, "decode": Decoder}.get(name, Bert)(weights, layers, heads)
 
 
 HEAD_SIZE = BertSize().hidden // BertSize().heads

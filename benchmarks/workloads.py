@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from benchmarks.decoder import GPT2, decoder, weight_bytes
 from benchmarks.models import VitSize, chain, mlp, vit
 from ortisan.models import BertSize, bert
 
@@ -34,10 +35,12 @@ class Workload:
     flops: int = 0
     """Of the products alone: what an FMA peak can be compared with."""
     moved_bytes: int = 0
-    """What has to be read and written once, for a workload without products."""
+    """What has to be read and written once, for a workload that memory limits."""
     fusible: Fusible | None = None
     quick: bool = True
     """Part of `--quick`."""
+    huge: bool = False
+    """Also timed with its weights copied to 2 MB pages."""
 
 
 def as_proto(model: Any) -> onnx.ModelProto:
@@ -91,14 +94,29 @@ def _vit(name: str, title: str, size: VitSize, **more: Any) -> Workload:
     )
 
 
+def _decode(name: str, title: str, size: VitSize, past: int, **more: Any) -> Workload:
+    shape = (1, size.heads, past, size.hidden // size.heads)
+    pasts = {f"past_{part}_{index}": shape for index in range(size.layers) for part in ("key", "value")}
+    return Workload(
+        name,
+        title,
+        lambda: decoder(size),
+        lambda: _normal(x=(1, 1, size.hidden), **pasts),
+        moved_bytes=weight_bytes(size),
+        huge=True,
+        **more,
+    )
+
+
 _SMALL = BertSize(layers=2, hidden=128, heads=2, intermediate=512, vocabulary=1000)
 _FLOATS = 2**20
 
 WORKLOADS = (
-    _bert("bert", "BERT-base, batch 1, seq 128", BertSize(), 1, 128),
+    _bert("bert", "BERT-base, batch 1, seq 128", BertSize(), 1, 128, huge=True),
     _bert("bert_batch", "BERT-base, 8 x 64, padded", BertSize(), 8, 64, quick=False),
     _bert("encoder", "2 layers, hidden 128, seq 32", _SMALL, 1, 32),
     _vit("vit", "ViT-base, 224 x 224", VitSize(), quick=False),
+    _decode("decode", "GPT-2 decode, past 64", GPT2, 64, quick=False),
     Workload(
         "mlp",
         "MLP 64-128x4-10, batch 32",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
@@ -9,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from ortisan.codegen.isa import missing_features
+from ortisan.codegen.isa import why_not_run
 from ortisan.compilation import Compilation, Options, Target
 from ortisan.converter.load import load_model
 from ortisan.converter.save import save_with_external_data
@@ -17,15 +18,17 @@ from ortisan.converter.selection import Between, Selectors
 from ortisan.describe import describe_compilation, reasons_in_short
 from ortisan.errors import ArtifactError, OptionError, UnsupportedError
 from ortisan.facade import Model, Progress, build_sources, compile_with, give_back, render_sources, substitute_ops
-from ortisan.giveback import find_slower, slower_reason
+from ortisan.giveback import CLEARLY, find_slower, slower_reason
 from ortisan.runtime.artifact import Artifact, open_artifact, open_compiled
 from ortisan.runtime.bench import Bench, time_pair
-from ortisan.runtime.engine import as_file, onnxruntime, open_session, quiet_options
+from ortisan.runtime.engine import onnxruntime, quiet_options
 from ortisan.runtime.folder import check_replaceable, staged_folder, write_files
-from ortisan.runtime.manifest import MANIFEST, file_facts, folder_hash, write_manifest
+from ortisan.runtime.manifest import MANIFEST, add_hashes, file_sizes, folder_hash, write_manifest
 from ortisan.runtime.samples import Case, Sampler
 from ortisan.runtime.source_model import describe_source
-from ortisan.runtime.verify import Inputs, Verification, make_cases, read_inputs, verify_session
+from ortisan.runtime.source_runs import SourceRuns
+from ortisan.runtime.verify import Inputs, Verification, compare_session, make_cases, read_inputs
+from ortisan.runtime.weights import AUTO, Weights, check_weights
 
 Keep: TypeAlias = Literal["faster", "all"]
 Say: TypeAlias = "Callable[[str], None]"
@@ -43,6 +46,7 @@ def build(
     whole_graph: bool = False,
     name: str | None = None,
     keep: Keep = "faster",
+    weights: Weights = AUTO,
     verify: bool = True,
     inputs: Inputs = None,
     sources_only: bool = False,
@@ -50,10 +54,11 @@ def build(
 ) -> Artifact:
     """Compiles a model into an artifact folder that stock ONNX Runtime runs. Keywords as in `compile`, and:
 
-    `keep="faster"` gives subgraphs that are slower than ONNX Runtime back to it, `keep="all"` does not. `verify=False`
-    skips the comparison with ONNX Runtime. `inputs` are the inputs to verify and time with, when samples won't do: a
-    mapping, several, or an .npz file. `sources_only=True` writes the sources and the converted model and builds
-    nothing. When anything fails, `folder` is as it was before.
+    `keep="faster"` gives subgraphs that are slower than ONNX Runtime back to it, `keep="all"` does not. `weights` is
+    what `load` takes when it is not told: "auto", "mapped" or "huge". `verify=False` skips the comparison with ONNX
+    Runtime. `inputs` are the inputs to verify and time with, when samples won't do: a mapping, several, or an .npz
+    file. `sources_only=True` writes the sources and the converted model and builds nothing. When anything fails,
+    `folder` is as it was before.
     """
     place = Path(folder)
     check_replaceable(place)
@@ -63,17 +68,21 @@ def build(
         )
     if keep not in ("faster", "all"):
         raise OptionError(f"keep must be 'faster' or 'all', not {keep!r}")
+    check_weights(weights)
     options = Options(Target.parse(target), dict(dims or {}), include, exclude, between, whole_graph, name)
     say = on_progress or (lambda _: None)
     if not sources_only:
         onnxruntime()
-    compiled = compile_with(model, options, on_progress)
-    if not compiled.ops:
-        raise UnsupportedError(f"nothing in '{compiled.name}' can be compiled:\n{reasons_in_short(compiled.left_out)}")
-    job = _Job(model, options.dims, inputs, keep, verify, sources_only, say)
-    with staged_folder(place) as staged:
-        manifest, verification, bench = _fill(staged, compiled, job)
-        write_manifest(staged, manifest)
+    obstacle = "only the sources were written" if sources_only else _obstacle(options.target)
+    with SourceRuns(model, verify=verify and obstacle is None, time=obstacle is None) as source:
+        compiled = compile_with(model, options, on_progress)
+        if not compiled.ops:
+            why = reasons_in_short(compiled.left_out)
+            raise UnsupportedError(f"nothing in '{compiled.name}' can be compiled:\n{why}")
+        job = _Job(model, options.dims, inputs, keep, weights, verify, sources_only, obstacle, source, say)
+        with staged_folder(place) as staged:
+            manifest, verification, bench = _fill(staged, compiled, job)
+            write_manifest(staged, manifest)
     return replace(open_artifact(place), verification=verification, bench=bench)
 
 
@@ -85,14 +94,42 @@ class _Job:
     dims: Mapping[str, int | tuple[int, int]]
     inputs: Inputs
     keep: Keep
+    weights: Weights
     verify: bool
     sources_only: bool
+    obstacle: str | None
+    """Why what is built can't be run here."""
+    source: SourceRuns
     say: Say
 
+    @functools.cached_property
+    def sampler(self) -> Sampler | None:
+        return Sampler(self.model, self.dims) if self.inputs is None else None
+
+    def cases(self) -> Iterable[Iterable[Case]]:
+        return self.sampler.cases() if self.sampler is not None else make_cases(self.model, self.inputs, self.dims)
+
     def timed_cases(self) -> Iterable[Case]:
-        if self.inputs is not None:
-            return [Case("given inputs", feeds) for feeds in read_inputs(self.inputs)[:1]]
-        return Sampler(self.model, self.dims).timed()
+        if self.sampler is not None:
+            return self.sampler.timed()
+        return [Case("given inputs", feeds) for feeds in read_inputs(self.inputs)[:1]]
+
+
+def _obstacle(target: Target) -> str | None:
+    return why_not_run(target.isa) if target.isa is not None else None
+
+
+@dataclass(frozen=True, eq=False)
+class _Staged:
+    """What has been written, all but the final manifest, and its session, opened once."""
+
+    folder: Path
+    manifest: dict[str, Any]
+
+    @functools.cached_property
+    def session(self) -> Any:
+        write_manifest(self.folder, self.manifest)
+        return open_compiled(open_artifact(self.folder), quiet_options())
 
 
 _Filled: TypeAlias = "tuple[dict[str, Any], Verification | None, Bench | None]"
@@ -100,28 +137,25 @@ _Filled: TypeAlias = "tuple[dict[str, Any], Verification | None, Bench | None]"
 
 def _fill(staged: Path, compiled: Compilation, job: _Job) -> _Filled:
     """Writes everything but the manifest, and returns that."""
-    manifest = _write(staged, compiled, job)
-    isa = compiled.target.isa
-    lacking = missing_features(isa) if isa is not None else ()
-    if job.sources_only or lacking:
-        note = f"this machine lacks {', '.join(lacking)}" if lacking else "only the sources were written"
-        return manifest | {"verification": None, "bench": None, "not_run": note}, None, None
-    verification = _verify(staged, manifest, job) if job.verify else None
+    if job.verify and job.obstacle is None:
+        job.source.begin_runs(job.cases())
+    written, verification = _write_and_verify(staged, compiled, job)
+    if job.obstacle is not None:
+        return written.manifest | {"verification": None, "bench": None, "not_run": job.obstacle}, None, None
     given_back: list[str] = []
     bench = None
     while job.keep == "faster" and compiled.ops:
-        reasons, bench = _find_slower(staged, compiled, manifest, job, first=not given_back)
+        reasons, bench = _find_slower(written, compiled, job, first=not given_back)
         if not reasons:
             break
         given_back += [f"{compiled.ops[index]}: {reason}" for index, reason in reasons.items()]
         compiled, bench = give_back(compiled, reasons), None
         _clear(staged)
-        manifest = _write(staged, compiled, job)
-        verification = _verify(staged, manifest, job) if job.verify and compiled.ops else None
+        written, verification = _write_and_verify(staged, compiled, job)
     if bench is None and compiled.ops:
         # Without ONNX Runtime's own run there is nothing to time against, which matters only when that was asked for.
         try:
-            bench = _bench(staged, manifest, job)
+            bench = _bench(written, job)
         except (OptionError, ArtifactError):
             if job.keep == "faster" or job.verify:
                 raise
@@ -130,7 +164,19 @@ def _fill(staged: Path, compiled: Compilation, job: _Job) -> _Filled:
         "verification": verification.to_json() if verification else None,
         "bench": bench.to_json() if bench else None,
     }
-    return manifest | measured, verification, bench
+    return written.manifest | measured, verification, bench
+
+
+def _write_and_verify(staged: Path, compiled: Compilation, job: _Job) -> tuple[_Staged, Verification | None]:
+    """Files are hashed while their model is verified."""
+    written = _Staged(staged, _write(staged, compiled, job))
+    hashed = job.source.beside(lambda: add_hashes(staged, written.manifest["files"]))
+    verification = None
+    if job.verify and job.obstacle is None and compiled.ops:
+        job.say("verifying against ONNX Runtime")
+        verification = compare_session(written.session, job.source.expected()).check()
+    written.manifest["files"] = hashed.result()
+    return written, verification
 
 
 def _write(staged: Path, compiled: Compilation, job: _Job) -> dict[str, Any]:
@@ -153,9 +199,10 @@ def _write(staged: Path, compiled: Compilation, job: _Job) -> dict[str, Any]:
         "model": f"{name}.onnx",
         "library": library,
         "source": describe_source(job.model),
-        "files": file_facts(staged, names),
+        "files": file_sizes(staged, names),
         "sources_sha256": folder_hash(staged / "src") if compiled.ops else None,
         "compiler": compiler,
+        "weights": job.weights,
         "onnxruntime": None if job.sources_only else onnxruntime().__version__,
     }
     return describe_compilation(compiled) | written
@@ -169,27 +216,13 @@ def _clear(staged: Path) -> None:
             item.unlink()
 
 
-def _staged_artifact(staged: Path, manifest: Mapping[str, Any]) -> Artifact:
-    write_manifest(staged, manifest)
-    return open_artifact(staged)
-
-
-def _verify(staged: Path, manifest: Mapping[str, Any], job: _Job) -> Verification:
-    job.say("verifying against ONNX Runtime")
-    session = open_compiled(_staged_artifact(staged, manifest), quiet_options())
-    return verify_session(session, job.model, make_cases(job.model, job.inputs, job.dims)).check()
-
-
-def _bench(staged: Path, manifest: Mapping[str, Any], job: _Job) -> Bench:
+def _bench(written: _Staged, job: _Job) -> Bench:
     job.say("timing against ONNX Runtime")
-    compiled = open_compiled(_staged_artifact(staged, manifest), quiet_options())
-    with as_file(job.model) as path:
-        stock = open_session(path, quiet_options())
-        return time_pair(compiled, stock, job.timed_cases())
+    return time_pair(written.session, job.source.stock(), job.timed_cases(), limit=CLEARLY)
 
 
 def _find_slower(
-    staged: Path, compiled: Compilation, manifest: Mapping[str, Any], job: _Job, *, first: bool
+    written: _Staged, compiled: Compilation, job: _Job, *, first: bool
 ) -> tuple[dict[int, str], Bench | None]:
     """Subgraphs to give back, and the timing of the whole model when that decided.
 
@@ -197,9 +230,11 @@ def _find_slower(
     """
     if len(compiled.ops) > 1 and first:
         job.say("timing each subgraph against ONNX Runtime")
-        reasons = find_slower(compiled, staged / manifest["library"], job.timed_cases())
+        job.source.stock()  # nothing may run beside what is timed, and it might still be opened
+        library = written.folder / written.manifest["library"]
+        reasons = find_slower(compiled, library, job.timed_cases(), job.weights)
         if reasons:
             return reasons, None
-    bench = _bench(staged, manifest, job)
+    bench = _bench(written, job)
     reason = slower_reason(bench.compiled.median, bench.ort.median)
     return (dict.fromkeys(range(len(compiled.ops)), reason) if reason else {}), bench

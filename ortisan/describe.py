@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from ortisan._version import __version__
@@ -10,11 +11,9 @@ from ortisan.codegen.cpu.plan import GraphPlan
 from ortisan.compilation import Compilation, Options
 from ortisan.converter.partition import LeftOut, Subgraph
 from ortisan.flops import compiled_share
-from ortisan.registry.dims import evaluate, symbols_of
 from ortisan.registry.graph import Graph
 from ortisan.runtime.manifest import FORMAT
-
-_TYPICAL_DIM = 64
+from ortisan.scratch import largest_scratch, typical_scratch
 
 
 def describe_compilation(compiled: Compilation) -> dict[str, Any]:
@@ -26,6 +25,7 @@ def describe_compilation(compiled: Compilation) -> dict[str, Any]:
         "name": compiled.name,
         "target": str(compiled.target),
         "isa": isa.name if isa is not None else None,
+        "machine": isa.machine if isa is not None else None,
         "cpu_features": list(isa.features) if isa is not None else [],
         "domain": compiled.domain,
         "ops": [
@@ -63,7 +63,7 @@ def _between(between: Any) -> list[list[str]] | None:
 
 
 def _describe_op(op: str, subgraph: Subgraph, plan: GraphPlan) -> dict[str, Any]:
-    graph = subgraph.graph
+    graph, most = subgraph.graph, largest_scratch(plan)
     return {
         "op": op,
         "onnx_nodes": len(subgraph.nodes),
@@ -73,22 +73,13 @@ def _describe_op(op: str, subgraph: Subgraph, plan: GraphPlan) -> dict[str, Any]
         "outputs": {name: str(value.type) for name, value in zip(graph.output_names, graph.outputs, strict=True)},
         "symbols": {name: _bounds(graph, name) for name in graph.symbols},
         "weight_bytes": sum(plan.packed_sizes()),
-        "scratch_bytes": {f"every symbol {_TYPICAL_DIM}": _scratch_bytes(plan)},
+        "scratch": {"typical": asdict(typical_scratch(plan)), "at_upper_bounds": asdict(most) if most else None},
     }
 
 
 def _bounds(graph: Graph, symbol: str) -> list[int | None]:
     low, high = graph.bounds.get(symbol, (0, None))
     return [low, high]
-
-
-def _scratch_bytes(plan: GraphPlan) -> int:
-    sizes = [[_number(size) for size in slot.sizes] for slot in plan.memory.slots]
-    return sum(max(slot, default=0) for slot in sizes)
-
-
-def _number(dim: Any) -> int:
-    return evaluate(dim, dict.fromkeys(symbols_of(dim), _TYPICAL_DIM))
 
 
 def group_left_out(left_out: Sequence[LeftOut]) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from ortisan.runtime.manifest import Manifest
 from ortisan.runtime.samples import Case, Sampler
 from ortisan.runtime.source_model import find_source
 from ortisan.runtime.verify import Inputs, Verification, make_cases, read_inputs, verify_session
+from ortisan.runtime.weights import Weights, check_weights
 
 Dims = Mapping[str, int | tuple[int, int]]
 
@@ -63,16 +64,19 @@ def bench(
     inputs: Inputs = None,
     threads: int | None = None,
     runs: int | None = None,
+    weights: Weights | None = None,
     against: str = "ort",
 ) -> Bench:
-    """Times the artifact against stock ONNX Runtime, run by run in turn."""
+    """Times the artifact against stock ONNX Runtime, run by run in turn. `weights` as in `load`."""
     check_rivals(against)
+    if weights is not None:
+        check_weights(weights)
     for what, number in (("threads", threads), ("runs", runs)):
         if number is not None and number < 1:
             raise OptionError(f"{what} must be at least 1, not {number}")
     artifact = open_artifact(folder)
     source = find_source(artifact.manifest, artifact.folder, model)
-    compiled = open_compiled(artifact, quiet_options(threads=threads))
+    compiled = open_compiled(artifact, quiet_options(threads=threads), weights=weights)
     cases = (Case("given inputs", feeds) for feeds in read_inputs(inputs)[:1])
     timed = cases if inputs is not None else Sampler(source, recorded_dims(artifact.manifest)).timed()
     with as_file(source) as path:

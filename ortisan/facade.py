@@ -15,7 +15,9 @@ import onnx_ir as ir
 
 from ortisan._version import __version__
 from ortisan.codegen.build import Built, build_library
-from ortisan.codegen.cpu.plan import plan_graph
+from ortisan.codegen.cpu.kernel import Weight
+from ortisan.codegen.cpu.packing import pack
+from ortisan.codegen.cpu.plan import GraphPlan, plan_graph
 from ortisan.codegen.library import render_library
 from ortisan.compilation import Compilation, Options, Target
 from ortisan.converter import cleanup
@@ -223,6 +225,25 @@ def convert_graph(model: Model, compiled: Compilation) -> onnx.ModelProto:
     return ir.to_proto(converted)
 
 
+def _packed_weights(plan: GraphPlan) -> list[tuple[str, ir.TensorProtocol]]:
+    """The weights by name, each packed when it is read: a model is written without holding all of it at once."""
+    rows = zip(plan.weight_names(), plan.weights, plan.packed_sizes(), strict=True)
+    return [(name, _packed_weight(weight, size)) for name, weight, size in rows]
+
+
+def _packed_weight(weight: Weight, size: int) -> ir.TensorProtocol:
+    data, dtype = weight.value.data, weight.value.dtype
+    if data is None:
+        raise TypeError(f"'{weight.value.name}' is a weight without data")
+    if weight.layout == "plain":
+        return ir.tensor(pack(data, "plain"), dtype=ir.DataType(dtype.onnx))
+    return ir.LazyTensor(
+        lambda: ir.tensor(pack(data, weight.layout), dtype=ir.DataType(dtype.onnx)),
+        dtype=ir.DataType(dtype.onnx),
+        shape=ir.Shape([size // dtype.size]),
+    )
+
+
 def substitute_ops(compiled: Compilation) -> ir.Model:
     """The canonical model with custom ops in place of the subgraphs."""
     replacements = [
@@ -230,7 +251,7 @@ def substitute_ops(compiled: Compilation) -> ir.Model:
             subgraph,
             compiled.domain,
             op,
-            list(zip(plan.weight_names(), plan.packed_weights(), strict=True)),
+            _packed_weights(plan),
             {
                 "partition_name": op,
                 "hardware_architecture": str(compiled.target),

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import onnx_ir as ir
 
@@ -20,20 +21,21 @@ from ortisan.registry.dtypes import Array
 from ortisan.runtime.bench import interleave
 from ortisan.runtime.engine import Feeds, RunFailed, open_session, quiet_options, register, run
 from ortisan.runtime.samples import Case
+from ortisan.runtime.weights import AUTO, Weights, set_weights
 
 SLOWER = "slower than ONNX Runtime"
-_CLEARLY = 1.05
+CLEARLY = 1.05
 """Times ONNX Runtime's time from which a subgraph counts as slower: below is noise."""
 
 
 def slower_reason(ours: float, theirs: float) -> str | None:
     """Why a subgraph is given back, or None when it is not clearly slower."""
-    if ours <= _CLEARLY * theirs:
+    if ours <= CLEARLY * theirs:
         return None
     return f"{SLOWER}: {ours / theirs:.2f} times its time"
 
 
-def find_slower(compiled: Compilation, library: Path, cases: Iterable[Case]) -> dict[int, str]:
+def find_slower(compiled: Compilation, library: Path, cases: Iterable[Case], weights: Weights = AUTO) -> dict[int, str]:
     """Index of a subgraph -> why it is given back. Each is timed on its own, on the values it gets in the model."""
     plain, converted = substitute(compiled.model, ()), substitute_ops(compiled)
     reasons: dict[int, str] = {}
@@ -43,7 +45,10 @@ def find_slower(compiled: Compilation, library: Path, cases: Iterable[Case]) -> 
             place = Path(folder, str(index))
             place.mkdir()
             sides = _extract(plain, converted, subgraph, place)
-            reason = slower_reason(*_time(sides, library, values))
+            options = quiet_options()
+            set_weights(options, [compiled.ops[index]], None, weights)
+            register(options, library)
+            reason = slower_reason(*_time(sides, options, values))
             if reason is not None:
                 reasons[index] = reason
     return reasons
@@ -96,10 +101,12 @@ def _extract(plain: ir.Model, converted: ir.Model, subgraph: Subgraph, folder: P
     return sides[0], sides[1]
 
 
-def _time(sides: tuple[_Side, _Side], library: Path, values: Feeds) -> tuple[float, float]:
-    """Medians in milliseconds."""
-    settings = [quiet_options(), quiet_options()]
-    register(settings[0], library)
-    sessions = [open_session(side.path, options) for side, options in zip(sides, settings, strict=True)]
-    ours, theirs = interleave(sessions, [{name: values[name] for name in side.inputs} for side in sides])
+def _time(sides: tuple[_Side, _Side], options: Any, values: Feeds) -> tuple[float, float]:
+    """Medians in milliseconds; `options` are those of the custom op's session."""
+    settings = (options, quiet_options())
+    sessions = [open_session(side.path, each) for side, each in zip(sides, settings, strict=True)]
+    feeds = [{name: values[name] for name in side.inputs} for side in sides]
+    for session, inputs in zip(sessions, feeds, strict=True):
+        run(session, inputs)
+    ours, theirs = interleave(sessions, feeds, limit=CLEARLY)
     return statistics.median(ours), statistics.median(theirs)

@@ -21,11 +21,11 @@ from benchmarks.__main__ import app
 from benchmarks.machine import Limits, Machine
 from benchmarks.measure import Plan, check_outputs, measure
 from benchmarks.models import VitSize
-from benchmarks.peers import ORT, OURS, PEERS, RIVALS, Subject, read_weights
+from benchmarks.peers import HUGE, ORT, OURS, PEERS, RIVALS, Subject, read_weights
 from benchmarks.plot import draw, speeds
 from benchmarks.results import Build, Load, Report, Result, Row, Timed, read_report
 from benchmarks.timing import Effort, take_turns, wait_for_quiet
-from benchmarks.workloads import WORKLOADS, Fusible, Workload, _bert, _vit, as_proto
+from benchmarks.workloads import WORKLOADS, Fusible, Workload, _bert, _decode, _vit, as_proto
 from ortisan.converter.load import load_model
 from ortisan.converter.save import save_with_external_data
 from ortisan.errors import OptionError
@@ -39,6 +39,7 @@ BY_NAME = {workload.name: workload for workload in WORKLOADS}
 SMALL = {
     "bert": _bert("bert", "tiny BERT", TINY_BERT, 2, 7),
     "vit": _vit("vit", "tiny ViT", TINY_VIT),
+    "decode": _decode("decode", "tiny decoder", TINY_VIT, 3),
     "mlp": BY_NAME["mlp"],
     "chain": replace(BY_NAME["chain"], feeds=lambda: {name: np.linspace(-3, 3, 99, dtype="f4") for name in "xz"}),
 }
@@ -90,7 +91,7 @@ def _with_fixed_dims(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> on
 
 def test_every_transformer_is_described_to_the_optimizer() -> None:
     assert BY_NAME["vit"].fusible == Fusible("vit", 12, 768)
-    assert [name for name, workload in BY_NAME.items() if workload.fusible is None] == ["mlp", "chain"]
+    assert [name for name, workload in BY_NAME.items() if workload.fusible is None] == ["decode", "mlp", "chain"]
 
 
 def test_the_padded_workload_hides_keys_but_no_whole_row() -> None:
@@ -112,7 +113,7 @@ def test_the_torch_modules_compute_the_same(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.build
-@pytest.mark.parametrize("peer", ["ortisan", "ort", "ort-fused", "openvino"])
+@pytest.mark.parametrize("peer", ["ortisan", "ortisan-huge", "ort", "ort-fused", "openvino"])
 @pytest.mark.parametrize("name", ["bert", "vit"])
 def test_the_peers_compute_the_same(name: str, peer: str, tmp_path: Path, artifacts: dict[str, Subject]) -> None:
     if peer == "openvino":
@@ -136,7 +137,7 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Subject]:
 
 @pytest.mark.build
 def test_a_workload_is_measured(tmp_path: Path) -> None:
-    plan = Plan((OURS, ORT, "ort-fused"), (1,), Effort(0.0, 1), loads=1, cold_builds=True)
+    plan = Plan((OURS, HUGE, ORT, "ort-fused"), (1,), Effort(0.0, 1), loads=1, cold_builds=True)
     result = measure(SMALL["mlp"], tmp_path, plan, lambda step: None)
     (row,) = result.rows
     assert set(row.timed) == set(result.load) == {OURS, ORT}
@@ -145,6 +146,15 @@ def test_a_workload_is_measured(tmp_path: Path) -> None:
     assert result.build.cold is not None
     assert result.build.library_bytes > 0
     assert all(load.private_mb > load.base_mb > 0 for load in result.load.values())
+
+
+@pytest.mark.build
+def test_a_workload_is_measured_on_both_kinds_of_pages(tmp_path: Path) -> None:
+    plan = Plan((OURS, HUGE, ORT), (1,), Effort(0.0, 1), loads=1, cold_builds=False)
+    result = measure(SMALL["decode"], tmp_path, plan, lambda step: None)
+    assert set(result.rows[0].timed) == set(result.load) == {OURS, HUGE, ORT}
+    assert not any(timed.problem for timed in result.rows[0].timed.values())
+    assert result.gbytes(result.rows[0]) is not None
 
 
 @pytest.mark.build
@@ -235,7 +245,7 @@ def test_json_comes_back_as_it_was() -> None:
 
 def test_the_screen_is_100_columns_wide() -> None:
     found = report()
-    timed = {name: Timed(1234.5, 1234.5, 9, 1e-6) for name in (OURS, *RIVALS)}
+    timed = {name: Timed(1234.5, 1234.5, 9, 1e-6) for name in (OURS, HUGE, *RIVALS)}
     titles = [workload.title for workload in WORKLOADS]
     results = tuple(replace(found.results[0], title=title, rows=(Row(2, timed),)) for title in titles)
     out = io.StringIO()
@@ -243,7 +253,7 @@ def test_the_screen_is_100_columns_wide() -> None:
     text = out.getvalue()
     assert max(map(len, text.splitlines())) <= 100
     assert "…" not in text
-    assert all(title in text for title in titles)
+    assert all(text.count(title) == 4 for title in titles)
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,8 @@ def test_build_as_json(model: Path, tmp_path: Path) -> None:
     manifest = json.loads(shown)
     assert manifest["name"] == "net"
     assert manifest["ops"][0]["op"] == "net_0"
+    assert manifest["weights"] == "auto"
+    assert manifest["ops"][0]["scratch"]["typical"]["dims"] == {"batch": 1}
     assert Path(manifest["folder"]) == tmp_path / "out"
 
 
@@ -79,6 +81,7 @@ def test_build_as_json(model: Path, tmp_path: Path) -> None:
         (["--target", "cpu:z80"], "There is no CPU target 'z80'"),
         (["--target", "reference"], "target='reference' runs in numpy"),
         (["--keep", "some"], "keep must be 'faster' or 'all'"),
+        (["--weights", "some"], "weights must be one of auto, mapped, huge, not 'some'"),
     ],
 )
 def test_bad_options_are_one_message(arguments: list[str], message: str, model: Path, tmp_path: Path) -> None:
@@ -127,13 +130,28 @@ def test_inspect_lists_ops_and_reasons(tmp_path: Path) -> None:
     assert "the whole graph can't be compiled, because of 4 nodes:\n  Unheard" in complaint
 
 
+def test_inspect_shows_scratch_memory(model: Path) -> None:
+    shown = run("inspect", model, "--dim", "batch=1:64")[1]
+    scratch = [line.split()[1:] for line in shown.splitlines() if line.startswith("  scratch")]
+    assert [line[1:] for line in scratch] == [["MB", "at", "batch=1"], ["MB", "at", "batch=64"]]
+    assert 0 < float(scratch[0][0]) < float(scratch[1][0])
+
+
+@pytest.mark.build
+def test_build_records_the_setting_of_weights(model: Path, tmp_path: Path) -> None:
+    arguments = ("--keep", "all", "--weights", "mapped", "--json")
+    code, shown, _ = run("build", model, "-o", tmp_path / "out", *arguments)
+    assert (code, json.loads(shown)["weights"]) == (0, "mapped")
+
+
 @pytest.mark.build
 def test_verify_and_bench(artifact: Path) -> None:
     code, shown, _ = run("verify", artifact, "--json")
     assert (code, json.loads(shown)["passed"], json.loads(shown)["departure"]) == (0, True, None)
     code, shown, _ = run("bench", artifact, "--threads", 1, "--runs", 3, "--json")
     assert (code, json.loads(shown)["runs"]) == (0, 3)
-    assert "ratio" in run("bench", artifact, "--runs", 2)[1]
+    assert "ratio" in run("bench", artifact, "--runs", 2, "--weights", "huge")[1]
+    assert "weights must be one of" in run("bench", artifact, "--weights", "large")[2]
     code, _, complaint = run("bench", artifact, "--against", "openvino")
     assert code == 1
     assert "there is no 'openvino' to time against" in complaint

@@ -97,6 +97,7 @@ def build(
     keep: Annotated[
         str, typer.Option(metavar="faster|all", help="faster: give back to ONNX Runtime what it runs faster.")
     ] = "faster",
+    weights: options.Weights = "auto",
     name: options.Name = None,
     inputs: options.Inputs = None,
     sources_only: Annotated[bool, typer.Option("--sources-only", help="Write the C++ sources, build nothing.")] = False,
@@ -112,6 +113,7 @@ def build(
             output,
             target=target,
             keep=keep,  # type: ignore[arg-type]  # build checks it
+            weights=weights,  # type: ignore[arg-type]  # build checks it
             name=name,
             inputs=inputs,
             sources_only=sources_only,
@@ -184,6 +186,7 @@ def bench(
     against: Annotated[str, typer.Option(metavar="ort", help="What to time against.")] = "ort",
     threads: Annotated[int | None, typer.Option(help="Threads inside an op; all cores if not given.")] = None,
     runs: Annotated[int | None, typer.Option(help="Runs of each side; two seconds' worth if not given.")] = None,
+    weights: options.Weights = None,
     model: options.SourceModel = None,
     inputs: options.Inputs = None,
     json: options.Json = False,
@@ -193,7 +196,15 @@ def bench(
 
     with phases(json) as phase:
         phase("timing against ONNX Runtime")
-        result = examine.bench(folder, model=model, inputs=inputs, threads=threads, runs=runs, against=against)
+        result = examine.bench(
+            folder,
+            model=model,
+            inputs=inputs,
+            threads=threads,
+            runs=runs,
+            weights=weights,  # type: ignore[arg-type]  # bench checks it
+            against=against,
+        )
     if json:
         write_json(result.to_json())
     else:

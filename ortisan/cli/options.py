@@ -38,6 +38,12 @@ SourceModel: TypeAlias = Annotated[
 Inputs: TypeAlias = Annotated[
     Path | None, typer.Option(metavar="FILE.npz", help="Inputs to use in place of samples: one array per input.")
 ]
+Weights: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="auto|mapped|huge", help="huge: copy weights to 2 MB pages, once per process; auto: where that pays."
+    ),
+]
 
 
 def read_dims(texts: Sequence[str] | None) -> dict[str, int | tuple[int, int]]:

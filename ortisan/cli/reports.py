@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 
 from ortisan.cli.screen import number, out, plural, row, say, table
+from ortisan.codegen.cpu.plan import GraphPlan
 from ortisan.demo import SIZES, Demo
 from ortisan.doctor import Finding
 from ortisan.giveback import SLOWER
@@ -15,6 +16,7 @@ from ortisan.inspection import Inspection
 from ortisan.runtime.artifact import Artifact
 from ortisan.runtime.bench import Bench
 from ortisan.runtime.verify import Verification
+from ortisan.scratch import Scratch, largest_scratch, typical_scratch
 
 _STATE_STYLES = {"ok": "green", "missing": "bold red", "optional": "yellow"}
 _MOST_ROWS = 20
@@ -104,10 +106,22 @@ def show_inspection(inspection: Inspection, *, explain: bool) -> None:
             row(ends, "  in", value.name, value.type)
         for name, value in zip(graph.output_names, graph.outputs, strict=True):
             row(ends, "  out", name, value.type)
+        if compiled.plans:
+            for scratch in _scratches(compiled.plans[index]):
+                row(ends, "  scratch", f"{scratch.bytes / 1e6:.3g} MB", _sizes(scratch.dims))
         out().print(ends)
     if len(compiled.ops) > _MOST_ROWS:
         say(f"and {len(compiled.ops) - _MOST_ROWS} more custom ops (--json has all)")
     _show_near_misses(inspection, explain)
+
+
+def _scratches(plan: GraphPlan) -> list[Scratch]:
+    typical, largest = typical_scratch(plan), largest_scratch(plan)
+    return [typical] if largest is None or largest == typical else [typical, largest]
+
+
+def _sizes(dims: Mapping[str, int]) -> str:
+    return ("at " + ", ".join(f"{name}={size}" for name, size in dims.items())) if dims else ""
 
 
 def _show_near_misses(inspection: Inspection, explain: bool) -> None:

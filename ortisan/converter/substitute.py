@@ -12,7 +12,7 @@ from onnx_ir.passes import common
 from ortisan.converter.fuse import expand_private
 from ortisan.converter.partition import Subgraph
 from ortisan.converter.selection import LAYER_ANNOTATION
-from ortisan.registry.dtypes import Array, DType
+from ortisan.registry.dtypes import Array
 
 _OWN_METADATA = "ortisan."
 
@@ -24,7 +24,7 @@ class Replacement:
     subgraph: Subgraph
     domain: str
     op_type: str
-    weights: Sequence[tuple[str, Array]]
+    weights: Sequence[tuple[str, ir.TensorProtocol]]
     attributes: Mapping[str, str]
 
 
@@ -59,7 +59,7 @@ def _replace(graph: ir.Graph, nodes: Mapping[str | None, ir.Node], replacement: 
     values = {value.name: value for value in [*graph.inputs, *graph.initializers.values()]}
     values.update((value.name, value) for node in graph for value in node.outputs)
     inputs = [values[value.name] for value in subgraph.inputs]
-    weights = [_weight(graph, name, array) for name, array in replacement.weights]
+    weights = [_weight(graph, name, tensor) for name, tensor in replacement.weights]
     outputs = [values[value.name] for value in subgraph.outputs]
     fresh = [ir.Value(name=None, type=value.type, shape=value.shape) for value in outputs]
     node = ir.Node(
@@ -81,17 +81,18 @@ def _replace(graph: ir.Graph, nodes: Mapping[str | None, ir.Node], replacement: 
         new.name, old.name = old.name, None
 
 
-def _weight(graph: ir.Graph, name: str, array: Array) -> ir.Value:
+def _weight(graph: ir.Graph, name: str, tensor: ir.TensorProtocol) -> ir.Value:
     """The initializer of this name and content; an equal one that is there already is used again."""
     base, suffix = name, 0
     while name in graph.initializers:
         existing = graph.initializers[name]
-        if existing.const_value is not None and _same(existing.const_value.numpy(), array):
+        if existing.const_value is not None and _same(existing.const_value.numpy(), tensor.numpy()):
             return existing
         suffix += 1
         name = f"{base}/{suffix}"
-    tensor = ir.tensor(array, name=name, dtype=ir.DataType(DType.from_numpy(array.dtype).onnx))
-    value = ir.Value(name=name, const_value=tensor, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape))
+    tensor.name = name
+    shape = ir.Shape(tensor.shape.numpy())
+    value = ir.Value(name=name, const_value=tensor, type=ir.TensorType(tensor.dtype), shape=shape)
     graph.register_initializer(value)
     return value
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ortisan.errors import ArtifactError
+from ortisan.errors import ArtifactError, OptionError
 from ortisan.runtime.bench import Bench
 from ortisan.runtime.engine import onnxruntime, open_session, register
 from ortisan.runtime.manifest import Manifest, read_manifest, sha256
 from ortisan.runtime.verify import Verification
+from ortisan.runtime.weights import AUTO, Weights, check_weights, set_weights
 
 _HASHED_BYTES = 64 << 20
 """Files up to this size are checked by their hash when a session is opened, larger ones by their size."""
@@ -73,29 +75,50 @@ def open_artifact(folder: str | os.PathLike[str] | Artifact) -> Artifact:
 
 
 def load(
-    folder: str | os.PathLike[str] | Artifact, sess_options: Any = None, providers: Sequence[Any] | None = None
+    folder: str | os.PathLike[str] | Artifact,
+    sess_options: Any = None,
+    providers: Sequence[Any] | None = None,
+    weights: Weights | None = None,
 ) -> Any:
     """An `onnxruntime.InferenceSession` of the artifact, its custom ops registered.
 
     `sess_options` are the caller's; the library is registered in them unless it is already. `providers` as ONNX Runtime
-    takes them, the CPU when not given.
+    takes them, the CPU when not given. `weights` is "mapped" (read from the mapped file), "huge" (copied once per
+    process to 2 MB pages: faster for few rows, more memory) or "auto"; when not given, what `build` was told.
     """
     ort = onnxruntime()
+    if weights is not None:
+        check_weights(weights)
     artifact = open_artifact(folder)
     _check_content(artifact)
     if sess_options is not None and (session := _open_as_is(artifact.model, sess_options, providers)) is not None:
+        if weights is not None and artifact.ops:
+            raise OptionError(
+                f"sess_options have the library of '{artifact.folder}' registered already, so weights={weights!r} "
+                f"comes too late; set the session config entry 'custom_op.{artifact.ops[0]}.weights' before that"
+            )
         return session
-    return open_compiled(artifact, sess_options if sess_options is not None else ort.SessionOptions(), providers)
+    options = sess_options if sess_options is not None else ort.SessionOptions()
+    return open_compiled(artifact, options, providers, weights=weights)
 
 
-def open_compiled(artifact: Artifact, options: Any, providers: Sequence[Any] | None = None) -> Any:
+def open_compiled(
+    artifact: Artifact, options: Any, providers: Sequence[Any] | None = None, *, weights: Weights | None = None
+) -> Any:
     """A session of an artifact whose files are taken as they are, with options that don't know the library yet."""
+    machine = artifact.manifest.get("machine")
+    if machine not in (None, platform.machine()):
+        raise ArtifactError(
+            f"'{artifact.folder}' was built for {machine}, and this machine is {platform.machine()}; load it there, or "
+            "build it for this machine"
+        )
     if artifact.library is not None and not artifact.library.is_file():
         raise ArtifactError(
             f"'{artifact.folder}' has only sources; build them ('cmake -B build && cmake --build build' in "
             f"'{artifact.folder / 'src'}') and copy '{artifact.library.name}' into the folder"
         )
     if artifact.library is not None:
+        set_weights(options, artifact.ops, weights, str(artifact.manifest.get("weights", AUTO)))
         register(options, artifact.library)
     return open_session(artifact.model, options, providers)
 

@@ -14,7 +14,9 @@ from ortisan.runtime.samples import Case
 
 RIVALS = ("ort",)
 _SECONDS = 2.0
+_CLEAR_AFTER_SECONDS = 0.5
 _FEWEST_RUNS = 5
+_FEWEST_CLEAR_RUNS = 3
 _MOST_RUNS = 200
 
 
@@ -58,28 +60,37 @@ def check_rivals(against: str) -> None:
 
 
 def time_pair(
-    compiled: Any, stock: Any, cases: Iterable[Case], *, threads: int | None = None, runs: int | None = None
+    compiled: Any,
+    stock: Any,
+    cases: Iterable[Case],
+    *,
+    threads: int | None = None,
+    runs: int | None = None,
+    limit: float | None = None,
 ) -> Bench:
-    """Times two sessions on the first inputs that both can run; `runs` None means about two seconds' worth."""
+    """Times two sessions on the first inputs that both can run; `runs` None means about two seconds' worth.
+
+    With `limit`, fewer runs do when all agree whether the compiled model takes more than `limit` times as long.
+    """
     case = _first_accepted((compiled, stock), cases)
-    ours, theirs = interleave((compiled, stock), (case.feeds, case.feeds), runs=runs)
+    ours, theirs = interleave((compiled, stock), (case.feeds, case.feeds), runs=runs, limit=limit)
     version = f"onnxruntime {onnxruntime().__version__}, all optimizations"
     return Bench(case.label, threads, len(ours), _timing(ours), _timing(theirs), version)
 
 
-def interleave(sessions: Sequence[Any], feeds: Sequence[Feeds], *, runs: int | None = None) -> list[list[float]]:
-    """Milliseconds of each run of each session. They run in turn, so that what slows the machine slows all of them."""
-    for session, values in zip(sessions, feeds, strict=True):
-        run(session, values)
-    start = time.perf_counter()
-    for session, values in zip(sessions, feeds, strict=True):
-        run(session, values)
-    if runs is None:
-        runs = int(_SECONDS / max(time.perf_counter() - start, 1e-6))
-        runs = min(max(runs, _FEWEST_RUNS), _MOST_RUNS)
+def interleave(
+    sessions: Sequence[Any], feeds: Sequence[Feeds], *, runs: int | None = None, limit: float | None = None
+) -> list[list[float]]:
+    """Milliseconds of each run of each session. They run in turn, so that what slows the machine slows all of them.
+
+    `runs` and `limit` as in `time_pair`. Both sessions have run on these inputs before.
+    """
     prepared = [(session.run, dict(values)) for session, values in zip(sessions, feeds, strict=True)]
     times: list[list[float]] = [[] for _ in sessions]
-    for number in range(runs):
+    start = time.perf_counter()
+    for number in range(runs if runs is not None else _MOST_RUNS):
+        if runs is None and _is_enough(times, time.perf_counter() - start, limit):
+            break
         order = range(len(sessions)) if number % 2 == 0 else reversed(range(len(sessions)))
         for index in order:
             call, values = prepared[index]
@@ -87,6 +98,16 @@ def interleave(sessions: Sequence[Any], feeds: Sequence[Feeds], *, runs: int | N
             call(None, values)
             times[index].append(1e3 * (time.perf_counter() - before))
     return times
+
+
+def _is_enough(times: Sequence[Sequence[float]], seconds: float, limit: float | None) -> bool:
+    """Whether the time is over, or the verdict is clear. To find a model slower takes more runs: that is acted on."""
+    runs = len(times[0])
+    if limit is not None and seconds > _CLEAR_AFTER_SECONDS:
+        slower = sum(ours > limit * theirs for ours, theirs in zip(*times, strict=True))
+        if (slower == 0 and runs >= _FEWEST_CLEAR_RUNS) or (slower == runs and runs >= _FEWEST_RUNS):
+            return True
+    return runs >= _FEWEST_RUNS and seconds > _SECONDS
 
 
 def _timing(times: Sequence[float]) -> Timing:

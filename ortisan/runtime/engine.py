@@ -11,9 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-import onnx
-import onnx_ir as ir
-
 from ortisan.converter.load import load_model
 from ortisan.converter.save import save_with_external_data
 from ortisan.errors import ArtifactError, ToolchainError
@@ -121,7 +118,7 @@ def sentence(error: Exception) -> str:
 @contextmanager
 def as_file(model: Any) -> Iterator[Path]:
     """A file that ONNX Runtime can read `model` from: its own, or one that is gone afterwards."""
-    if not isinstance(model, (onnx.ModelProto, ir.Model)):
+    if isinstance(model, (str, os.PathLike)):
         yield Path(model)
         return
     with tempfile.TemporaryDirectory(prefix="ortisan-model-") as folder:

@@ -56,9 +56,14 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def file_facts(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Size and sha256 of each file."""
-    return {name: {"bytes": (folder / name).stat().st_size, "sha256": sha256(folder / name)} for name in names}
+def file_sizes(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Size of each file."""
+    return {name: {"bytes": (folder / name).stat().st_size} for name in names}
+
+
+def add_hashes(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What `file_sizes` gave, with the sha256 of each file."""
+    return {name: {**facts, "sha256": sha256(folder / name)} for name, facts in files.items()}
 
 
 def folder_hash(folder: Path) -> str:

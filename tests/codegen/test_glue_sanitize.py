@@ -36,6 +36,19 @@ for model in (add_model(constant=False), add_model(weight=np.zeros(5, np.float32
         print(error)
 del session
 gc.collect()
+huge = {{"custom_op.tiny_add.weights": "huge"}}
+models = (add_model(), add_model(), add_model(weight=np.array([4, 3, 2, 1], np.float32)))
+sessions = [open_session(model, library, entries=huge) for model in models]
+for entries in ({{"custom_op.tiny_add.weights": "x" * 500}}, {{"custom_op.tiny_where.weights": ""}}):
+    try:
+        open_session(add_model(), library, entries=entries)
+    except Exception as error:
+        print(error)
+while sessions:
+    assert np.array_equal(sessions[0].run(None, inputs)[0], add_reference(**inputs)[0]) == (len(sessions) > 1)
+    del sessions[0]
+    gc.collect()
+session = open_session(add_model(), library, entries=huge)
 session = open_session(add_model(), library)
 session.run(None, inputs)
 print("finished")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ def tiny_project(isa: str = "native", *, domain: str = "ortisan.tiny", suffix: s
     files = {path.name: path.read_text(encoding="utf-8") for path in plain if path.suffix in (".h", ".cpp", ".map")}
     graphs = (CPP / "tiny_graphs.cpp").read_text(encoding="utf-8").replace("ortisan.tiny", domain) + suffix
     target = find_isa(isa)
-    build = BuildSource("tiny", target.name, ("tiny_graphs.cpp",), target.flags, target.features)
+    build = BuildSource("tiny", target.name, target.machine, ("tiny_graphs.cpp",), target.flags, target.features)
     return {**files, "tiny_graphs.cpp": graphs, "CMakeLists.txt": render("cmake/CMakeLists.txt.j2", build)}
 
 
@@ -62,15 +63,21 @@ def add_reference(x: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def open_session(
-    model: onnx.ModelProto, *libraries: Path, threads: int = 2, optimized: Path | None = None
+    model: onnx.ModelProto,
+    *libraries: Path,
+    threads: int = 2,
+    optimized: Path | None = None,
+    entries: Mapping[str, str] | None = None,
 ) -> ort.InferenceSession:
-    """A session of stock ONNX Runtime with the libraries registered."""
+    """A session of stock ONNX Runtime with the libraries registered; `entries` are session config entries."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
     if optimized is not None:
         options.optimized_model_filepath = str(optimized)
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    for key, value in (entries or {}).items():
+        options.add_session_config_entry(key, value)
     for library in libraries:
         options.register_custom_ops_library(str(library))
     return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

@@ -24,7 +24,7 @@ constexpr DimSpec x_dims[] = {symbol(0), symbol(1), fixed(4)};
 constexpr DimSpec b_dims[] = {symbol(0)};
 constexpr DimSpec y_dims[] = {symbol(0), expression(0), fixed(4)};
 constexpr TensorSpec add_inputs[] = {{"x", 1, 3, x_dims}, {"b \"quoted\"", 1, 1, b_dims}};
-constexpr WeightSpec add_weights[] = {{"w", 1, 16}};
+constexpr WeightSpec add_weights[] = {{"w", 1, 16, false}};
 constexpr TensorSpec add_outputs[] = {{"y", 1, 3, y_dims}, {"z", 1, 1, b_dims}};
 constexpr SymbolSpec add_symbols[] = {{"batch", 0, INT64_MAX}, {"seq", 1, 512}};
 constexpr GuardSpec add_guards[] = {{GuardSpec::divisible, symbol(1), fixed(1), "node 'first'"},
@@ -99,14 +99,14 @@ const char* rules_run(const int64_t* s, const void* const*, const void* const*, 
 
 constexpr GraphSpec tiny_add = {
     "tiny_add",  add_inputs,  2, add_weights, 1, add_outputs, 2, add_symbols, 2, add_guards, 2, add_expression<int64_t>,
-    add_expression<MaybeInt>, add_scratch, add_run};
+    add_expression<MaybeInt>, add_scratch, add_run, false};
 constexpr GraphSpec tiny_where = {
     "tiny_where", where_inputs, 2, nullptr, 0, where_outputs, 1, where_symbols, 1, nullptr, 0, nullptr,
-    nullptr, [](const int64_t*) { return int64_t{0}; }, where_run};
+    nullptr, [](const int64_t*) { return int64_t{0}; }, where_run, false};
 
 constexpr GraphSpec tiny_rules = {
     "tiny_rules", rules_inputs, 3, nullptr, 0, rules_outputs, 1, rules_symbols, 3, rules_guards, 3, rules_expression<int64_t>,
-    rules_expression<MaybeInt>, [](const int64_t*) { return int64_t{0}; }, rules_run};
+    rules_expression<MaybeInt>, [](const int64_t*) { return int64_t{0}; }, rules_run, false};
 
 }  // namespace
 

@@ -18,6 +18,13 @@ import sys
 import numpy as np, onnxruntime as ort
 model, library, other, feeds, results = sys.argv[1:]
 options = ort.SessionOptions()
+options.add_session_config_entry("custom_op.bert0_0.weights", "gigantic")
+try:
+    options.register_custom_ops_library(library)
+except Exception as error:
+    print(error, file=sys.stderr)
+options = ort.SessionOptions()
+options.add_session_config_entry("custom_op.bert0_0.weights", "huge")
 options.register_custom_ops_library(library)
 options.register_custom_ops_library(other)
 session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -76,6 +83,7 @@ def test_runtime_in_its_own_environment(
     ]
     said = subprocess.run([str(python), "-c", SCRIPT, *map(str, paths)], check=True, capture_output=True, text=True)
     assert said.stdout.startswith("1.")
+    assert "bert0_0: the session config entry 'custom_op.bert0_0.weights' is 'gigantic', expected auto" in said.stderr
     want = ortisan.load(artifacts[0].folder).run(None, feeds)
     with np.load(tmp_path / "out.npz") as have:
         for index, expected in enumerate(want):

@@ -14,6 +14,7 @@ import onnx
 import pytest
 
 import ortisan
+from ortisan import facade
 from ortisan.runtime import folder as folders
 from tests.models.text import text_model
 
@@ -114,7 +115,7 @@ def test_a_killed_build_leaves_the_old_artifact(how: signal.Signals, model_file:
     script = (
         "import sys, time, ortisan.building as b, ortisan.cli.app as app\n"
         "def stop(*_): print('verifying', flush=True); time.sleep(60)\n"
-        "b._verify = stop\n"
+        "b.compare_session = stop\n"
         "sys.argv = ['ortisan', 'build', sys.argv[1], '-o', sys.argv[2], '--keep', 'all']\n"
         "sys.exit(app.main())"
     )
@@ -168,10 +169,8 @@ def test_nothing_to_compile_says_why(tmp_path: Path) -> None:
 
 @pytest.mark.build
 def test_a_wrong_result_writes_nothing(model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ortisan.codegen.cpu.plan import GraphPlan
-
-    packed = GraphPlan.packed_weights
-    monkeypatch.setattr(GraphPlan, "packed_weights", lambda plan: [np.ascontiguousarray(w[::-1]) for w in packed(plan)])
+    packed = facade.pack
+    monkeypatch.setattr(facade, "pack", lambda data, layout: np.ascontiguousarray(packed(data, layout)[::-1]))
     with pytest.raises(ortisan.VerifyError, match=r"disagree in 1 output; the worst is 'y' at batch="):
         ortisan.build(model_file, tmp_path / "out", keep="all")
     assert not list(tmp_path.iterdir())

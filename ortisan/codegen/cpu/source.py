@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ortisan.codegen.cpu.kernel import Argument, KernelSpec, Param
 from ortisan.codegen.cpu.plan import GraphPlan
+from ortisan.codegen.cpu.weight_use import is_thin, looked_up
 from ortisan.codegen.render import render
 from ortisan.registry.dims import Dim, is_static
 from ortisan.registry.graph import Value
@@ -55,6 +56,7 @@ class WeightRow:
     name: str
     dtype: int
     bytes: int
+    looked_up: bool
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,7 @@ class GraphSource:
     expressions: tuple[str, ...]
     slots: tuple[str, ...]
     calls: tuple[Call, ...]
+    thin: bool
 
 
 @dataclass(eq=False)
@@ -141,6 +144,7 @@ def render_graph(plan: GraphPlan, index: int, op: str) -> str:
         tuple(expressions.printed),
         tuple(_largest(plan.printer.all(slot.sizes)) for slot in plan.memory.slots),
         tuple(calls),
+        is_thin(plan),
     )
     return render("cpu/graph.cpp.j2", source)
 
@@ -151,7 +155,11 @@ def _tensor(index: int, name: str, value: Value, expressions: _Expressions) -> T
 
 def _weights(plan: GraphPlan) -> tuple[WeightRow, ...]:
     rows = zip(plan.weight_names(), plan.weights, plan.packed_sizes(), strict=True)
-    return tuple(WeightRow(name, weight.value.dtype.onnx, size) for name, weight, size in rows)
+    tables = looked_up(plan)
+    return tuple(
+        WeightRow(name, weight.value.dtype.onnx, size, index in tables)
+        for index, (name, weight, size) in enumerate(rows)
+    )
 
 
 def _largest(sizes: Sequence[str]) -> str:

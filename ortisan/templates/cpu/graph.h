@@ -72,6 +72,7 @@ struct WeightSpec {
   const char* name;
   int32_t dtype;
   int64_t bytes;
+  bool looked_up;  // rows are picked out of it: a run reads little of it
 };
 
 struct SymbolSpec {
@@ -105,6 +106,7 @@ struct GraphSpec {
   // 64-byte aligned.
   const char* (*run)(const int64_t* symbols, const void* const* inputs, const void* const* weights, void* const* outputs,
                      char* scratch, Parallel parallel);
+  bool thin;  // most bytes of the packed weights are read by products of few rows
 };
 
 // Defined by the generated library.cpp.

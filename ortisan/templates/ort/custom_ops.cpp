@@ -10,6 +10,9 @@
 #include "ort_shapes.h"
 
 namespace ortisan {
+
+WeightCopies weight_copies;
+
 namespace {
 
 struct Registration;
@@ -18,6 +21,7 @@ struct Registration;
 struct GraphOp : ort::CustomOp {
   const GraphSpec* graph;
   Registration* home;
+  Weights weights;
 };
 
 const GraphSpec& graph_of(const ort::CustomOp* op) { return *static_cast<const GraphOp*>(op)->graph; }
@@ -41,7 +45,8 @@ void destroy(T* object) {
   std::free(object);
 }
 
-// A domain with its ops, made once per ONNX Runtime in the process and then only read, by any number of sessions.
+// A domain with its ops, made once for each choice of settings and each ONNX Runtime in the process, and then only read, by any
+// number of sessions.
 struct Registration {
   const ort::Api& api;
   ort::CustomOpDomain* domain = nullptr;
@@ -55,7 +60,8 @@ struct Registration {
   ~Registration() {
     if (domain != nullptr) ort::release_custom_op_domain(api, domain);
   }
-  ort::Status* fill();
+  ort::Status* fill(const Array<Weights>& weights);
+  bool has(const Array<Weights>& weights) const;
 };
 
 // A kernel that is counted while it exists.
@@ -66,8 +72,9 @@ struct HomedKernel : OrtKernel {
 };
 
 ort::Status* create_kernel(const ort::CustomOp* op, const ort::Api* api, const ort::KernelInfo* info, void** result) {
-  auto* kernel = create<HomedKernel>(*api, graph_of(op), *static_cast<const GraphOp*>(op)->home);
-  ort::Status* status = kernel == nullptr ? out_of_memory(*api, graph_of(op).op) : kernel->load(info);
+  const GraphOp& own = *static_cast<const GraphOp*>(op);
+  auto* kernel = create<HomedKernel>(*api, *own.graph, *own.home);
+  ort::Status* status = kernel == nullptr ? out_of_memory(*api, own.graph->op) : kernel->load(info, own.weights);
   if (status == nullptr)
     *result = kernel;
   else
@@ -82,7 +89,7 @@ ort::Status* infer_output_shape(const ort::CustomOp* op, ort::ShapeInferContext*
   return nullptr;
 }
 
-GraphOp make_op(const GraphSpec& graph, Registration* home) {
+GraphOp make_op(const GraphSpec& graph, Registration* home, Weights weights) {
   GraphOp op{};
   op.version = ort::api_version;
   op.name = [](const ort::CustomOp* self) { return graph_of(self).op; };
@@ -102,17 +109,24 @@ GraphOp make_op(const GraphSpec& graph, Registration* home) {
   op.infer_output_shape = infer_output_shape;
   op.graph = &graph;
   op.home = home;
+  op.weights = weights;
   return op;
 }
 
-ort::Status* Registration::fill() {
+ort::Status* Registration::fill(const Array<Weights>& weights) {
   if (!ops) return out_of_memory(api, domain_name);
   if (auto* status = ort::create_custom_op_domain(api, domain_name, &domain)) return status;
   for (int32_t g = 0; g < graph_spec_count; ++g) {
-    ops[g] = make_op(*graph_specs[g], this);
+    ops[g] = make_op(*graph_specs[g], this, weights[g]);
     if (auto* status = ort::custom_op_domain_add(api, domain, &ops[g])) return status;
   }
   return nullptr;
+}
+
+bool Registration::has(const Array<Weights>& weights) const {
+  for (int32_t g = 0; g < graph_spec_count; ++g)
+    if (ops[g].weights != weights[g]) return false;
+  return true;
 }
 
 // All registrations, the newest first. They are freed with the library, which ONNX Runtime unloads after the last session; but at
@@ -130,14 +144,14 @@ struct Registrations {
 };
 Registrations registrations;
 
-ort::Status* find_registration(const ort::Api& api, Registration** found) {
+ort::Status* find_registration(const ort::Api& api, const Array<Weights>& weights, Registration** found) {
   for (Registration* r = registrations.first.load(std::memory_order_acquire); r != nullptr; r = r->next) {
-    if (&r->api != &api) continue;
+    if (&r->api != &api || !r->has(weights)) continue;
     *found = r;
     return nullptr;
   }
   Registration* made = create<Registration>(api);
-  if (ort::Status* status = made == nullptr ? out_of_memory(api, domain_name) : made->fill()) {
+  if (ort::Status* status = made == nullptr ? out_of_memory(api, domain_name) : made->fill(weights)) {
     destroy(made);
     return status;
   }
@@ -148,9 +162,31 @@ ort::Status* find_registration(const ort::Api& api, Registration** found) {
   return nullptr;
 }
 
+// The session's setting for an op. A kernel can't ask for it in the oldest ONNX Runtime, so it is read here, off the options: an
+// entry counts when it is there before the library is registered.
+ort::Status* read_setting(const ort::SessionOptions* options, const ort::Api& api, const char* op, Weights* weights) {
+  char key[256];
+  std::snprintf(key, sizeof key, "custom_op.%s.weights", op);
+  int there = 0;
+  if (auto* status = ort::has_config_entry(api, options, key, &there)) return status;
+  if (there == 0) return nullptr;
+  size_t size = 0;
+  if (auto* status = ort::get_config_entry(api, options, key, nullptr, &size)) return status;
+  Array<char> text(size);
+  if (!text) return out_of_memory(api, op);
+  if (auto* status = ort::get_config_entry(api, options, key, text.items, &size)) return status;
+  if (parse_weights(text.items, weights)) return nullptr;
+  return refuse(api, ort::invalid_argument, "%s: the session config entry '%s' is '%s', expected auto, mapped or huge",
+                Name(op).text, key, Name(text.items).text);
+}
+
 ort::Status* register_all(ort::SessionOptions* options, const ort::Api& api) {
+  Array<Weights> weights(graph_spec_count);
+  if (!weights) return out_of_memory(api, domain_name);
+  for (int32_t g = 0; g < graph_spec_count; ++g)
+    if (auto* status = read_setting(options, api, graph_specs[g]->op, &weights[g])) return status;
   Registration* registration = nullptr;
-  if (auto* status = find_registration(api, &registration)) return status;
+  if (auto* status = find_registration(api, weights, &registration)) return status;
   return ort::add_custom_op_domain(api, options, registration->domain);
 }
 

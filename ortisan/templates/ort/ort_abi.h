@@ -65,6 +65,8 @@ constexpr Function<76, Status*(Allocator*, void*)> allocator_free;
 constexpr Function<88, Status*(const KernelContext*, size_t*)> context_input_count;
 constexpr Function<90, Status*(const KernelContext*, size_t, const Value**)> context_input;
 constexpr Function<91, Status*(KernelContext*, size_t, const int64_t*, size_t, Value**)> context_output;
+constexpr Function<237, Status*(const SessionOptions*, const char*, int*)> has_config_entry;
+constexpr Function<238, Status*(const SessionOptions*, const char*, char*, size_t*)> get_config_entry;
 constexpr Function<249, Status*(const KernelInfo*, size_t, int*, const Value**)> info_constant_input;
 constexpr Function<267, Status*(const ShapeInferContext*, size_t*)> infer_input_count;
 constexpr Function<268, Status*(const ShapeInferContext*, size_t, TypeAndShape**)> infer_input;  // belongs to the context

@@ -1,5 +1,5 @@
-// The kernel of a custom op: one per node and session. It holds the weights' addresses, nothing that changes, so that any number
-// of threads may compute at once.
+// The kernel of a custom op: one per node and session. It holds the weights' addresses (and its part in a copy of them), nothing
+// that changes, so that any number of threads may compute at once.
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -10,6 +10,7 @@
 #include "bind.h"
 #include "element_size.h"
 #include "ort_status.h"
+#include "weight_copy.h"
 
 namespace ortisan {
 
@@ -18,15 +19,17 @@ struct OrtKernel {
   const GraphSpec& graph;
   ort::Allocator* allocator = nullptr;
   Array<const void*> weights;
+  WeightCopy* copy = nullptr;
 
   OrtKernel(const ort::Api& a, const GraphSpec& g) : api(a), graph(g), weights(g.weight_count) {}
   OrtKernel(const OrtKernel&) = delete;
   OrtKernel& operator=(const OrtKernel&) = delete;
   ~OrtKernel() {
+    leave_copy(copy);
     if (allocator != nullptr) ort::release_allocator(api, allocator);
   }
 
-  ort::Status* load(const ort::KernelInfo* info);
+  ort::Status* load(const ort::KernelInfo* info, Weights setting);
   ort::Status* load_weight(const ort::KernelInfo* info, int32_t index);
   ort::Status* compute(ort::KernelContext* context) const;
 };
@@ -143,10 +146,11 @@ inline ort::Status* OrtKernel::load_weight(const ort::KernelInfo* info, int32_t 
   return status;
 }
 
-inline ort::Status* OrtKernel::load(const ort::KernelInfo* info) {
+inline ort::Status* OrtKernel::load(const ort::KernelInfo* info, Weights setting) {
   if (!weights) return out_of_memory(api, graph.op);
   for (int32_t w = 0; w < graph.weight_count; ++w)
     if (auto* status = load_weight(info, w)) return status;
+  if (wants_copy(graph, setting)) copy = use_copy(graph, weights.items);
   return ort::info_allocator(api, info, ort::default_memory, &allocator);
 }
 

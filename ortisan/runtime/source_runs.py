@@ -1,0 +1,59 @@
+"""The source model in stock ONNX Runtime, as a build needs it: each session opened once, beside other work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ortisan.runtime.engine import as_file, open_session, quiet_options
+from ortisan.runtime.samples import Case
+from ortisan.runtime.verify import Expected, expect, open_reference
+
+T = TypeVar("T")
+
+
+class SourceRuns:
+    """Opens the sessions and runs the reference on threads of its own; what goes wrong there is raised on asking.
+
+    Only ONNX Runtime and numpy work on those threads.
+    """
+
+    def __init__(self, model: Any, *, verify: bool, time: bool) -> None:
+        self._open = ExitStack()
+        path = self._open.enter_context(as_file(model)) if verify or time else Path()
+        self._pool = ThreadPoolExecutor(2, thread_name_prefix="ortisan")
+        self._open.callback(self._pool.shutdown, cancel_futures=True)
+        self._reference = self._pool.submit(open_reference, path) if verify else None
+        self._stock = self._pool.submit(open_session, path, quiet_options()) if time else None
+        self._expected: Future[Expected] | None = None
+
+    def __enter__(self) -> SourceRuns:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def begin_runs(self, cases: Iterable[Iterable[Case]]) -> None:
+        """Runs the reference on these inputs from now on."""
+        reference = self._reference
+        if reference is not None:
+            self._expected = self._pool.submit(lambda: expect(reference.result(), cases))
+
+    def expected(self) -> Expected:
+        """What the model gives with optimizations off."""
+        if self._expected is None:
+            raise ValueError("begin_runs has not been called, or nothing was to be verified")
+        return self._expected.result()
+
+    def stock(self) -> Any:
+        """A session with all optimizations."""
+        if self._stock is None:
+            raise ValueError("nothing was to be timed")
+        return self._stock.result()
+
+    def beside(self, work: Callable[[], T]) -> Future[T]:
+        """Does other work on one of the threads."""
+        return self._pool.submit(work)
