@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import platform
 import re
 import shutil
 import sys
@@ -58,11 +59,16 @@ def build_library(
         raise OptionError(f"A library can't be called {name!r}; use letters, digits and '_', and no digit first.")
     if sanitize is not None and sanitize not in _SANITIZERS:
         raise OptionError(f"There is no sanitizer build '{sanitize}'; choose one of {', '.join(_SANITIZERS)}.")
-    compiler = find_compiler()
+    compiler = find_compiler(machine=isa.machine)
     if compiler.machine != isa.machine:
         raise ToolchainError(
             f"{compiler.argv[0]} builds for {compiler.machine} and can't build for the target {isa.name}; "
-            f"set CXX to a compiler for {isa.machine}."
+            f"set CXX to a compiler for {isa.machine}, or unset it."
+        )
+    if bindings and _is_cross(compiler):
+        raise OptionError(
+            f"The Python module can't be built for {isa.name} here, because it needs the Python of a {isa.machine} "
+            "machine; build it there, or build without bindings."
         )
     settings = _settings(compiler, bindings, sanitize)
     key = _key(sources, settings, compiler)
@@ -89,6 +95,10 @@ def _binding_file(name: str) -> str:
     return f"{name}_binding{sysconfig.get_config_var('EXT_SUFFIX') or '.so'}"
 
 
+def _is_cross(compiler: Compiler) -> bool:
+    return compiler.machine != platform.machine()
+
+
 def _settings(compiler: Compiler, bindings: bool, sanitize: str | None) -> dict[str, str]:
     """CMake's -D settings. The compiler is known to work: CMake need not try it."""
     settings = {
@@ -98,6 +108,8 @@ def _settings(compiler: Compiler, bindings: bool, sanitize: str | None) -> dict[
         "ORTISAN_SANITIZE": sanitize or "",
         "ORTISAN_BINDINGS": "ON" if bindings else "OFF",
     }
+    if _is_cross(compiler):
+        settings |= {"CMAKE_SYSTEM_NAME": "Linux", "CMAKE_SYSTEM_PROCESSOR": compiler.machine}
     if bindings:
         settings |= {"pybind11_DIR": pybind11.get_cmake_dir(), "Python_EXECUTABLE": sys.executable}
     return settings

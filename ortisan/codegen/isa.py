@@ -73,6 +73,14 @@ def missing_features(isa: Isa) -> tuple[str, ...]:
     return tuple(feature for feature in isa.features if feature not in present)
 
 
+def why_not_run(isa: Isa) -> str | None:
+    """Why code built for `isa` can't run on this machine, in a few words; None when it can."""
+    if platform.machine() != isa.machine:
+        return f"this machine is not {isa.machine}"
+    missing = missing_features(isa)
+    return f"this machine lacks {', '.join(missing)}" if missing else None
+
+
 def cpu_features(cpuinfo: str | None = None) -> frozenset[str]:
     """The feature names of this machine's first CPU; `cpuinfo` replaces the text of /proc/cpuinfo."""
     if cpuinfo is None:

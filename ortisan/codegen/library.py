@@ -23,6 +23,7 @@ class LibrarySource:
 class BuildSource:
     library: str
     isa: str
+    machine: str
     sources: tuple[str, ...]
     flags: tuple[str, ...]
     features: tuple[str, ...]
@@ -43,6 +44,6 @@ def render_library(
         files[file] = render_file(plans[first:last], first, ops[first:last])
         sources.append(file)
     files["library.cpp"] = render("cpu/library.cpp.j2", LibrarySource(len(plans), domain))
-    build = BuildSource(name, isa.name, (*sources, "library.cpp"), isa.flags, isa.features)
+    build = BuildSource(name, isa.name, isa.machine, (*sources, "library.cpp"), isa.flags, isa.features)
     files["CMakeLists.txt"] = render("cmake/CMakeLists.txt.j2", build)
     return files

@@ -1,7 +1,8 @@
 """Finds the C++ compiler, CMake and Ninja, and runs them. The only place in the package that starts processes.
 
-The compiler is `$CXX`, else g++, else clang++, else the `zig c++` of the ziglang wheel. CMake and Ninja are those of
-their wheels, else those on PATH.
+The compiler is `$CXX`, else g++, else clang++, else the `zig c++` of the ziglang wheel; for another architecture it is
+`$CXX`, else the cross compiler that Debian calls aarch64-linux-gnu-g++. CMake and Ninja are those of their wheels, else
+those on PATH.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import functools
 import importlib
 import importlib.util
 import os
+import platform
 import shlex
 import shutil
 import signal
@@ -39,12 +41,17 @@ class Compiler:
     machine: str
 
 
-def find_compiler(environ: Mapping[str, str] | None = None) -> Compiler:
-    """The compiler to use; a `ToolchainError` says what is wrong when there is none."""
+def find_compiler(environ: Mapping[str, str] | None = None, *, machine: str | None = None) -> Compiler:
+    """The compiler to use; a `ToolchainError` says what is wrong when there is none.
+
+    `machine` is the architecture to build for, this one's by default. A compiler in $CXX may build for another.
+    """
     environ = os.environ if environ is None else environ
     path = environ.get("PATH", os.defpath)
     if chosen := environ.get("CXX", "").strip():
         return _chosen_compiler(chosen, path)
+    if machine is not None and machine != platform.machine():
+        return _cross_compiler(machine, path)
     for name in ("g++", "clang++"):
         found = shutil.which(name, path=path)
         if found and (compiler := _ask_compiler((found,))):
@@ -74,6 +81,18 @@ def _chosen_compiler(chosen: str, path: str) -> Compiler:
             "unset it or set it to a C++ compiler."
         )
     return compiler
+
+
+def _cross_compiler(machine: str, path: str) -> Compiler:
+    """The compiler on PATH that builds for Linux on another architecture."""
+    name = f"{machine}-linux-gnu-g++"
+    found = shutil.which(name, path=path)
+    if found and (compiler := _ask_compiler((found,))):
+        return compiler
+    raise ToolchainError(
+        f"No C++ compiler for {machine} was found: $CXX is not set and PATH has no {name}; install one with "
+        f"'apt install g++-{machine.replace('_', '-')}-linux-gnu' (Debian, Ubuntu), or set CXX to one."
+    )
 
 
 @functools.cache

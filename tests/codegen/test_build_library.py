@@ -6,6 +6,7 @@ import errno
 import multiprocessing
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,7 +17,7 @@ from tiny_library import build_tiny, tiny_project
 from ortisan.codegen import cache
 from ortisan.codegen.build import Built, build_library
 from ortisan.codegen.isa import ISAS, find_isa
-from ortisan.codegen.toolchain import find_cmake, find_ninja
+from ortisan.codegen.toolchain import find_cmake, find_compiler, find_ninja
 from ortisan.errors import OptionError, ToolchainError
 
 pytestmark = pytest.mark.build
@@ -157,10 +158,32 @@ def test_flags_and_sources_are_part_of_the_key(tiny: Built, monkeypatch: pytest.
     assert len(set(keys)) == len(keys) == 6
 
 
-def test_a_target_of_another_machine_needs_another_compiler() -> None:
+def test_a_target_of_another_machine_needs_another_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", shlex.join(find_compiler().argv))
     other = ISAS["aarch64" if find_isa("native").machine == "x86_64" else "x86-64-v3"]
     with pytest.raises(ToolchainError, match=f"can't build for the target {other.name}; set CXX"):
         build_library({}, name="tiny", isa=other)
+
+
+def test_the_binding_is_not_built_for_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = ISAS["aarch64" if find_isa("native").machine == "x86_64" else "x86-64-v3"]
+    cross = tmp_path / "cross"
+    cross.write_text(f"#!/bin/sh\necho {other.machine}-linux-gnu Free Software Foundation\n")
+    cross.chmod(0o755)
+    monkeypatch.setenv("CXX", str(cross))
+    with pytest.raises(OptionError, match=f"needs the Python of a {other.machine} machine; build it there"):
+        build_library({}, name="tiny", isa=other, bindings=True)
+
+
+def test_sources_for_another_machine_are_not_built_with_our_compiler(tmp_path: Path) -> None:
+    other = "aarch64" if find_isa("native").machine == "x86_64" else "x86-64-v3"
+    for file, text in tiny_project(other).items():
+        (tmp_path / file).write_text(text, encoding="utf-8")
+    command = [find_cmake(), "-S", tmp_path, "-B", tmp_path / "build", "-G", "Ninja"]
+    environment = {**os.environ, "CXX": find_compiler().argv[0], "PATH": f"{find_ninja().parent}:{os.environ['PATH']}"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert f"this library is for {ISAS[other].machine}" in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize("name", ["", "9x", "a-b", "a b", "ä", 'x"; system'])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import platform
+import re
 import time
 from pathlib import Path
 
 import pytest
 
 from ortisan.codegen import toolchain
-from ortisan.codegen.isa import ISAS, cpu_features, find_isa, missing_features, native_isa
+from ortisan.codegen.isa import ISAS, cpu_features, find_isa, missing_features, native_isa, why_not_run
 from ortisan.codegen.toolchain import find_cmake, find_compiler, find_ninja, run_tool, tool_version
 from ortisan.errors import OptionError, ToolchainError
 
@@ -75,6 +77,30 @@ def test_no_compiler_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.Mon
         ToolchainError, match=r"No C\+\+ compiler.*apt install g\+\+.*dnf install gcc-c\+\+.*pip install ziglang"
     ):
         find_compiler({"PATH": str(tmp_path)})
+
+
+OTHER = "x86_64" if platform.machine() == "aarch64" else "aarch64"
+
+
+def test_another_machine_gets_its_cross_compiler(tmp_path: Path) -> None:
+    program(tmp_path, "g++", GCC)
+    cross = program(tmp_path, f"{OTHER}-linux-gnu-g++", GCC, machine=f"{OTHER}-linux-gnu")
+    found = find_compiler({"PATH": str(tmp_path)}, machine=OTHER)
+    assert (found.argv, found.machine) == ((str(cross),), OTHER)
+    assert find_compiler({"PATH": str(tmp_path)}, machine=platform.machine()).argv == (str(tmp_path / "g++"),)
+
+
+def test_cxx_wins_over_a_cross_compiler(tmp_path: Path) -> None:
+    mine = program(tmp_path, "mine", CLANG, machine=f"{OTHER}-linux-gnu")
+    program(tmp_path, f"{OTHER}-linux-gnu-g++", GCC, machine=f"{OTHER}-linux-gnu")
+    assert find_compiler({"PATH": str(tmp_path), "CXX": str(mine)}, machine=OTHER).argv == (str(mine),)
+
+
+def test_no_cross_compiler_says_what_to_install(tmp_path: Path) -> None:
+    program(tmp_path, "g++", GCC)
+    package = f"g++-{OTHER.replace('_', '-')}-linux-gnu"
+    with pytest.raises(ToolchainError, match=f"No C\\+\\+ compiler for {OTHER}.*apt install {re.escape(package)}"):
+        find_compiler({"PATH": str(tmp_path)}, machine=OTHER)
 
 
 def test_cmake_and_ninja_come_from_their_wheels() -> None:
@@ -145,3 +171,11 @@ def test_native_lacks_nothing() -> None:
     assert missing_features(find_isa("native")) == ()
     other = ISAS["aarch64" if find_isa("native").machine == "x86_64" else "x86-64-v3"]
     assert missing_features(other) == (other.machine,)
+    assert why_not_run(find_isa("native")) is None
+    assert why_not_run(other) == f"this machine is not {other.machine}"
+
+
+def test_what_a_cpu_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr("ortisan.codegen.isa.cpu_features", lambda: frozenset(ISAS["x86-64-v2"].features) - {"popcnt"})
+    assert why_not_run(ISAS["x86-64-v2"]) == "this machine lacks popcnt"

@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from remote import Pointer
 
 pytestmark = pytest.mark.build
 RNG = np.random.default_rng(3)
@@ -31,7 +32,7 @@ def lib(request: pytest.FixtureRequest, driver: ctypes.CDLL) -> Iterator[ctypes.
 
 def argument(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return ctypes.c_void_p(value.ctypes.data)
+        return Pointer(value)
     return ctypes.c_int64(value) if isinstance(value, (int, np.integer)) else value
 
 

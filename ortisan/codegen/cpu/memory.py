@@ -120,9 +120,7 @@ def plan_memory(
     return MemoryPlan(places, tuple(Slot(tuple(sizes)) for sizes in slots.sizes), workspaces, tuple(copies))
 
 
-def _spent_residual(
-    group: Group, output: Value, views: Views, last_use: Mapping[Value, int], now: int
-) -> Value | None:
+def _spent_residual(group: Group, output: Value, views: Views, last_use: Mapping[Value, int], now: int) -> Value | None:
     """A value that an epilogue reads, element by element, where it writes `output`, and nobody reads afterwards."""
     if group.anchor is None or group.members or len(group.outputs) != 1 or not isinstance(group.anchor.op, (Gemm, Bmm)):
         return None
