@@ -16,7 +16,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import ortisan
-from benchmarks import fresh, tables
+from benchmarks import fresh, products, tables
 from benchmarks.__main__ import app
 from benchmarks.machine import Limits, Machine
 from benchmarks.measure import Plan, check_outputs, measure
@@ -322,3 +322,10 @@ def test_what_is_not_there_is_refused(arguments: list[str]) -> None:
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 2
     assert "Invalid value" in done.output
+
+
+@pytest.mark.build
+def test_single_products_are_timed(tmp_path: Path) -> None:
+    ((hot, cold),) = products.measure(2, tmp_path, [products.Shape("tiny", 3, 17, 33)], 0.001)
+    assert hot > 0
+    assert cold > 0
