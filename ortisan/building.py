@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from ortisan.codegen.isa import why_not_run
+from ortisan.codegen.tuning import MODES, Tune
 from ortisan.compilation import Compilation, Options, Target
 from ortisan.converter.load import load_model
 from ortisan.converter.save import save_with_external_data
@@ -45,6 +46,7 @@ def build(
     between: Between = None,
     whole_graph: bool = False,
     name: str | None = None,
+    tune: Tune = "auto",
     keep: Keep = "faster",
     weights: Weights = AUTO,
     verify: bool = True,
@@ -69,7 +71,8 @@ def build(
     if keep not in ("faster", "all"):
         raise OptionError(f"keep must be 'faster' or 'all', not {keep!r}")
     check_weights(weights)
-    options = Options(Target.parse(target), dict(dims or {}), include, exclude, between, whole_graph, name)
+    tune = "off" if sources_only and tune in MODES else tune
+    options = Options(Target.parse(target), dict(dims or {}), include, exclude, between, whole_graph, name, tune)
     say = on_progress or (lambda _: None)
     if not sources_only:
         onnxruntime()

@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from ortisan.codegen.cpu.plan import GraphPlan
 from ortisan.codegen.isa import Isa, find_isa
+from ortisan.codegen.tuning import Tune, Tuning, check_mode
 from ortisan.converter.near_miss import NearMiss
 from ortisan.converter.partition import LeftOut, Partition
 from ortisan.converter.selection import Between, Selectors
@@ -54,8 +55,10 @@ class Options:
     between: Between = None
     whole_graph: bool = False
     name: str | None = None
+    tune: Tune = "off"
 
     def __post_init__(self) -> None:
+        check_mode(self.tune)
         if self.whole_graph and any(option is not None for option in (self.include, self.exclude, self.between)):
             raise OptionError(
                 "whole_graph=True compiles everything, so it can't be combined with include, exclude or between"
@@ -77,6 +80,8 @@ class Compilation:
     """The canonical model that the subgraphs are parts of."""
     options: Options = field(repr=False)
     model_hash: str = field(repr=False)
+    tuning: Tuning = field(repr=False)
+    """How matrix products are cut, and who chose it."""
     near_misses: tuple[NearMiss, ...] = field(repr=False, default=())
     passes: Mapping[str, int] = field(repr=False, default_factory=dict)
     symbols: Mapping[str, str] = field(repr=False, default_factory=dict)

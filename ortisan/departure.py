@@ -14,6 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ortisan.codegen.cpu.plan import GraphPlan, plan_graph
+from ortisan.codegen.tuning import Tuning
 from ortisan.compilation import Compilation, Options, Target
 from ortisan.converter.origin import origins
 from ortisan.converter.substitute import substitute
@@ -95,7 +96,8 @@ def _compile_again(artifact: Artifact, source: Any) -> Compilation:
         recorded["whole_graph"],
         artifact.name,
     )
-    compiled = compile_with(source, options)
+    section = artifact.manifest.get("tuning")
+    compiled = compile_with(source, options, tuning=Tuning.from_json(section) if section else None)
     returned = {index: "given back" for index, op in enumerate(compiled.ops) if op not in artifact.ops}
     compiled = give_back(compiled, returned) if returned else compiled
     if compiled.domain != artifact.domain:

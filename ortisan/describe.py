@@ -33,6 +33,7 @@ def describe_compilation(compiled: Compilation) -> dict[str, Any]:
             for op, subgraph, plan in zip(compiled.ops, compiled.partition.subgraphs, compiled.plans, strict=True)
         ],
         "options": describe_options(compiled.options),
+        "tuning": compiled.tuning.to_json([product for plan in compiled.plans for product in plan.products]),
         "compiled_nodes": sum(len(subgraph.nodes) for subgraph in compiled.partition.subgraphs),
         "flops_share": round(compiled_share(compiled), 6),
         "left_out": group_left_out(compiled.left_out),

@@ -17,8 +17,9 @@ from ortisan._version import __version__
 from ortisan.codegen.build import Built, build_library
 from ortisan.codegen.cpu.kernel import Weight
 from ortisan.codegen.cpu.packing import pack
-from ortisan.codegen.cpu.plan import GraphPlan, plan_graph
+from ortisan.codegen.cpu.plan import GraphPlan
 from ortisan.codegen.library import render_library
+from ortisan.codegen.tuning import Tune, Tuning
 from ortisan.compilation import Compilation, Options, Target
 from ortisan.converter import cleanup
 from ortisan.converter.canonical import canonicalize
@@ -28,6 +29,7 @@ from ortisan.converter.save import own_external_tensors
 from ortisan.converter.selection import Between, Selectors, is_left_out, mark_selection
 from ortisan.converter.substitute import Replacement, substitute
 from ortisan.errors import ArtifactError, OptionError, UnsupportedError
+from ortisan.planning import plan_graphs
 from ortisan.runtime.folder import staged_folder, write_files
 
 Model: TypeAlias = "str | os.PathLike[str] | onnx.ModelProto | ir.Model"
@@ -62,6 +64,7 @@ def compile(
     between: Between = None,
     whole_graph: bool = False,
     name: str | None = None,
+    tune: Tune = "off",
     on_progress: Progress = None,
 ) -> Compilation:
     """Lowers a model, whole or in part, to op graphs and plans their kernels. Nothing is built yet.
@@ -69,12 +72,19 @@ def compile(
     `dims` fixes ({"batch": 1}) or bounds ({"seq": (1, 512)}) symbolic dims. `include` and `exclude` take node names, op
     types, "layer_ann:PREFIX" for annotated layers, or predicates; `between` takes names of values (inputs, outputs).
     `whole_graph=True` compiles everything or raises an error that names each node that can't be compiled.
+
+    `tune` says who chooses how matrix products are cut into pieces, which changes their speed and never a result: "off"
+    is a cost model, which needs nothing; "auto" times a few candidates on this machine, once for each size, and
+    remembers which was best; "full" times many, which takes minutes. `build` takes "auto".
     """
-    options = Options(Target.parse(target), dict(dims or {}), include, exclude, between, whole_graph, name)
+    options = Options(Target.parse(target), dict(dims or {}), include, exclude, between, whole_graph, name, tune)
     return compile_with(model, options, on_progress)
 
 
-def compile_with(model: Model, options: Options, on_progress: Progress = None) -> Compilation:
+def compile_with(
+    model: Model, options: Options, on_progress: Progress = None, tuning: Tuning | None = None
+) -> Compilation:
+    """With `tuning`, the cuts that were chosen before are taken again."""
     say = on_progress or (lambda _: None)
     say("reading the model")
     loaded = load_model(model)
@@ -92,9 +102,8 @@ def compile_with(model: Model, options: Options, on_progress: Progress = None) -
     if asked and not parts.subgraphs:
         reasons = sorted({f"{left.op_type} '{left.node}': {left.reason}" for left in parts.left_out})
         raise UnsupportedError("nothing that was asked for can be compiled:\n  " + "\n  ".join(reasons[:20]))
-    say("planning the kernels")
-    plans = tuple(plan_graph(sub.graph) for sub in parts.subgraphs) if options.target.kind == "cpu" else ()
-    domain = f"ortisan.{name}_{_hash8(digest, options, parts.subgraphs)}"
+    plans, tuning = plan_graphs([sub.graph for sub in parts.subgraphs], options, say, tuning)
+    domain = f"ortisan.{name}_{_hash8(digest, options, parts.subgraphs, plans, tuning)}"
     return Compilation(
         name,
         options.target,
@@ -105,6 +114,7 @@ def compile_with(model: Model, options: Options, on_progress: Progress = None) -
         canonical.model,
         options,
         digest,
+        tuning,
         canonical.near_misses,
         canonical.counts,
         canonical.symbols,
@@ -121,11 +131,13 @@ def give_back(compiled: Compilation, reasons: Mapping[int, str]) -> Compilation:
         for node in parts.subgraphs[index].nodes
     )
     subgraphs = tuple(parts.subgraphs[index] for index in kept)
+    plans = tuple(compiled.plans[index] for index in kept)
+    digits = _hash8(compiled.model_hash, compiled.options, subgraphs, plans, compiled.tuning)
     return replace(
         compiled,
-        domain=f"ortisan.{compiled.name}_{_hash8(compiled.model_hash, compiled.options, subgraphs)}",
+        domain=f"ortisan.{compiled.name}_{digits}",
         ops=tuple(compiled.ops[index] for index in kept),
-        plans=tuple(compiled.plans[index] for index in kept),
+        plans=plans,
         partition=Partition(subgraphs, (*parts.left_out, *returned)),
     )
 
@@ -142,10 +154,13 @@ def _default_name(model: Model, loaded: ir.Model) -> str:
     return loaded.graph.name or "model"
 
 
-def _hash8(digest: str, options: Options, subgraphs: Sequence[Subgraph]) -> str:
+def _hash8(
+    digest: str, options: Options, subgraphs: Sequence[Subgraph], plans: Sequence[GraphPlan], tuning: Tuning
+) -> str:
     """Eight digits that differ when the generated library does."""
     graphs = "\n".join(f"{sub.graph}\n{sub.graph.bounds}\n{sub.graph.guards}" for sub in subgraphs)
-    text = f"{__version__}\n{digest}\n{options.target}\n{graphs}"
+    cuts = "\n".join(str(tuning.table(product)) for plan in plans for product in plan.products)
+    text = f"{__version__}\n{digest}\n{options.target}\n{graphs}\n{cuts}"
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
@@ -214,7 +229,7 @@ def generate(
 
 def convert_graph(model: Model, compiled: Compilation) -> onnx.ModelProto:
     """The model with its compiled subgraphs replaced by custom ops; weights come from `model`."""
-    again = compile_with(model, compiled.options)
+    again = compile_with(model, compiled.options, tuning=compiled.tuning)
     if render_sources(again) != render_sources(compiled):
         raise OptionError(f"the model is not the one that '{compiled.name}' was compiled from")
     converted = substitute_ops(again)

@@ -77,6 +77,7 @@ def test_build_as_json(model: Path, tmp_path: Path) -> None:
         (["--between", "x:nowhere"], "between: the model has no value named 'nowhere'"),
         (["--include", "Nothing"], "include: no node is named 'Nothing'"),
         (["--whole-graph", "--exclude", "Relu"], "whole_graph=True compiles everything"),
+        (["--tune", "on"], "tune must be 'auto', 'off' or 'full', not 'on'"),
         (["--target", "gpu"], "there is no target 'gpu'"),
         (["--target", "cpu:z80"], "There is no CPU target 'z80'"),
         (["--target", "reference"], "target='reference' runs in numpy"),
@@ -204,11 +205,107 @@ def test_doctor_tells_aitemplates_apart(
     assert words in findings["AITemplate"]["detail"]
 
 
-@pytest.mark.parametrize("command", [[], ["build"], ["inspect"], ["verify"], ["bench"], ["doctor"], ["demo"]])
+HELPED = [[], *([name] for name in ("build", "inspect", "verify", "bench", "doctor", "demo", "cache"))]
+HELPED += [["cache", "ls"], ["cache", "clear"]]
+
+
+@pytest.mark.parametrize("command", HELPED)
 def test_help_fits_the_terminal(command: list[str]) -> None:
     code, shown, _ = run(*command, "--help")
     assert code == 0
     assert all(len(line) <= WIDTH for line in shown.splitlines())
+
+
+@pytest.fixture
+def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache with two builds and a choice, as `cache` finds it."""
+    from ortisan.codegen import cache, tuning_cache
+
+    monkeypatch.setenv("ORTISAN_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "built").write_bytes(b"x" * 200_000)
+    for key in ("a", "b"):
+        cache.store(key, {f"lib{key}.so": tmp_path / "built"})
+    tuning_cache.remember({"cpu": "some CPU", "size": "1x2x3"}, {"cut": [768, 128, 100_000, True]})
+    return tmp_path / "cache"
+
+
+def test_cache_ls(caches: Path) -> None:
+    code, shown, _ = run("cache", "ls")
+    assert code == 0
+    rows = {line.split()[0]: line.split()[1:4] for line in shown.splitlines() if line.strip()}
+    assert rows["builds"] == ["2", "0.4", "MB"]
+    assert rows["tuning"][0] == "1"
+    assert "ago" in shown
+    listed = json.loads(run("cache", "ls", "--json")[1])
+    assert listed["folder"] == str(caches)
+    assert [build["library"] for build in listed["builds"]["list"]] == ["liba.so", "libb.so"]
+    assert listed["tuning"]["list"][0]["facts"] == {"cpu": "some CPU", "size": "1x2x3"}
+    assert listed["builds"]["bytes"] > 400_000
+
+
+@pytest.mark.parametrize(
+    "flags, removed, words",
+    [
+        ([], {"builds": 2, "tuning": 1}, "Removed 2 finished builds and 1 tuned size."),
+        (["--builds", "--tuning"], {"builds": 2, "tuning": 1}, "Removed 2 finished builds and 1 tuned size."),
+        (["--builds"], {"builds": 2}, "Removed 2 finished builds."),
+        (["--tuning"], {"tuning": 1}, "Removed 1 tuned size."),
+    ],
+)
+@pytest.mark.parametrize("as_json", [False, True])
+def test_cache_clear(flags: list[str], removed: dict[str, int], words: str, as_json: bool, caches: Path) -> None:
+    before = json.loads(run("cache", "ls", "--json")[1])
+    code, shown, _ = run("cache", "clear", *flags, *(["--json"] if as_json else []))
+    assert code == 0
+    if as_json:
+        assert json.loads(shown) == {"removed": removed}
+    else:
+        assert shown.strip() == words
+    after = json.loads(run("cache", "ls", "--json")[1])
+    for name in ("builds", "tuning"):
+        assert after[name]["entries"] == (0 if name in removed else before[name]["entries"])
+
+
+def test_an_empty_cache_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORTISAN_CACHE_DIR", str(tmp_path / "none"))
+    assert "-" in run("cache", "ls")[1]
+    assert run("cache", "clear")[1].strip() == "Removed 0 finished builds and 0 tuned sizes."
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.build
+def test_build_says_how_products_were_tuned(model: Path, tmp_path: Path) -> None:
+    arguments = ["build", model, "--keep", "all", "--dim", "batch=4"]
+    code, shown, _ = run(*arguments, "-o", tmp_path / "off", "--tune", "off")
+    assert code == 0
+    assert "matrix products" not in shown
+    assert json.loads((tmp_path / "off" / "manifest.json").read_text())["tuning"]["mode"] == "off"
+    run(*arguments, "-o", tmp_path / "first", "--tune", "auto")
+    code, shown, _ = run(*arguments, "-o", tmp_path / "auto", "--tune", "auto")
+    assert code == 0
+    assert "How matrix products are cut, for 2 sizes: 2 from cache." in " ".join(shown.split())
+
+
+@pytest.mark.build
+def test_an_artifact_is_examined_with_its_own_cuts(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cuts are part of the domain, and the manifest knows them when the cache has forgotten."""
+    from ortisan.codegen import tuning
+
+    def choose_small_tasks(job: object, problem: object, timer: object) -> tuning.Choice:
+        cut = tuning.Cut(8, 3, 1, False)
+        return tuning.Choice(problem, cut, "measured", {"1": 1.0}, {"1": 2.0})  # type: ignore[arg-type]
+
+    monkeypatch.setenv("ORTISAN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(tuning, "load_timer", lambda isa, say: type("Module", (), {"Timer": object}))
+    monkeypatch.setattr(tuning._Job, "race", choose_small_tasks)
+    code, _, complaint = run("build", model, "-o", tmp_path / "out", "--keep", "all")
+    assert code == 0, complaint
+    (tmp_path / "cache" / "tuning.sqlite").unlink()
+    code, shown, complaint = run("verify", tmp_path / "out", "--per-node")
+    assert code == 0, complaint
+    assert "First departure: none" in shown
 
 
 def test_the_module_is_the_tool() -> None:

@@ -1,27 +1,23 @@
-"""The commands, and what happens when one fails."""
+"""The commands."""
 
 from __future__ import annotations
 
-import functools
 import signal
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any
 
 import typer
 
 from ortisan._version import __version__
 from ortisan.cli import options, reports
-from ortisan.cli.screen import phases, say, show_error, write_json
-from ortisan.errors import ArtifactError, OrtisanError
+from ortisan.cli.cache import cache_app
+from ortisan.cli.screen import phases, say, write_json
+from ortisan.cli.tidy import INTERRUPTED, tidy
+from ortisan.errors import ArtifactError
 
-_INTERRUPTED = 130
 _TERMINATED = 143
 _WIDTH = 80
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 app = typer.Typer(
     name="ortisan",
@@ -31,6 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _WIDTH},
 )
+app.add_typer(cache_app, name="cache")
 
 
 def main() -> int:
@@ -39,7 +36,7 @@ def main() -> int:
     try:
         app(prog_name="ortisan")
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        return INTERRUPTED
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else int(done.code is not None)
     return 0
@@ -48,23 +45,6 @@ def main() -> int:
 def _terminate(signum: int, frame: Any) -> None:
     """Ends as an interrupt does, so that nothing half-made stays behind."""
     raise SystemExit(_TERMINATED)
-
-
-def _tidy(command: Callable[P, R]) -> Callable[P, R]:
-    """Errors become one message and exit code 1; an interrupt becomes exit code 130."""
-
-    @functools.wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return command(*args, **kwargs)
-        except OrtisanError as error:
-            show_error(str(error))
-            raise SystemExit(1) from error
-        except KeyboardInterrupt as error:
-            show_error("interrupted; nothing was left behind")
-            raise SystemExit(_INTERRUPTED) from error
-
-    return run
 
 
 def _version(asked: bool) -> None:
@@ -83,7 +63,7 @@ def start(
 
 
 @app.command()
-@_tidy
+@tidy
 def build(
     model: options.Model,
     *,
@@ -99,6 +79,9 @@ def build(
     ] = "faster",
     weights: options.Weights = "auto",
     name: options.Name = None,
+    tune: Annotated[
+        str, typer.Option(metavar="auto|off|full", help="Time how to cut matrix products: a few ways, none, many.")
+    ] = "auto",
     inputs: options.Inputs = None,
     sources_only: Annotated[bool, typer.Option("--sources-only", help="Write the C++ sources, build nothing.")] = False,
     json: options.Json = False,
@@ -115,6 +98,7 @@ def build(
             keep=keep,  # type: ignore[arg-type]  # build checks it
             weights=weights,  # type: ignore[arg-type]  # build checks it
             name=name,
+            tune=tune,  # type: ignore[arg-type]  # build checks it
             inputs=inputs,
             sources_only=sources_only,
             on_progress=phase,
@@ -127,7 +111,7 @@ def build(
 
 
 @app.command()
-@_tidy
+@tidy
 def inspect(
     model: options.Model,
     *,
@@ -153,7 +137,7 @@ def inspect(
 
 
 @app.command()
-@_tidy
+@tidy
 def verify(
     folder: options.Folder,
     *,
@@ -179,7 +163,7 @@ def verify(
 
 
 @app.command()
-@_tidy
+@tidy
 def bench(
     folder: options.Folder,
     *,
@@ -212,7 +196,7 @@ def bench(
 
 
 @app.command()
-@_tidy
+@tidy
 def doctor(json: options.Json = False) -> None:
     """Show what is installed, what is missing and how to get it."""
     from ortisan.doctor import examine_machine
@@ -227,7 +211,7 @@ def doctor(json: options.Json = False) -> None:
 
 
 @app.command()
-@_tidy
+@tidy
 def demo(
     small: Annotated[bool, typer.Option("--small", help="Two narrow layers: a quick look.")] = False,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where to write.")] = Path("build/demo"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.text import Text
 
@@ -32,6 +34,7 @@ def show_artifact(artifact: Artifact) -> None:
         )
     else:
         say("Nothing is compiled: ONNX Runtime is faster at all of it. The model is unchanged.")
+    _show_tuning(manifest["tuning"])
     for line in artifact.given_back:
         say(f"Given back: {line}.")
     groups = [group for group in manifest["left_out"] if not group["reason"].startswith(SLOWER)]
@@ -45,6 +48,15 @@ def show_artifact(artifact: Artifact) -> None:
     if manifest.get("not_run"):
         say(f"Not verified and not timed: {manifest['not_run']}.")
     say(f"Written to {artifact.folder}")
+
+
+def _show_tuning(tuning: Mapping[str, Any]) -> None:
+    sources = Counter(product["from"] for product in tuning["products"])
+    if tuning["mode"] == "off" or not sources:
+        return
+    counts = ", ".join(f"{count} {source}" for source, count in sources.items())
+    note = f" ({tuning['note']})" if tuning["note"] else ""
+    say(f"How matrix products are cut, for {plural(sources.total(), 'size')}: {counts}{note}.")
 
 
 def _show_left_out(groups: Sequence[dict[str, object]]) -> None:

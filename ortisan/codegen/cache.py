@@ -15,10 +15,21 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 _INDEX = "files.json"
 _ABANDONED_AFTER_SECONDS = 24 * 3600
+
+
+@dataclass(frozen=True)
+class Build:
+    """An entry: its key, the library in it, the bytes of its files, and when it was made."""
+
+    key: str
+    library: str
+    bytes: int
+    made: float
 
 
 def cache_folder() -> Path:
@@ -72,6 +83,27 @@ def store(key: str, files: Mapping[str, Path]) -> Path:
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return entry
+
+
+def all_builds() -> list[Build]:
+    """The entries, the oldest first. What another process removes meanwhile is left out."""
+    found = []
+    for folder in sorted(_entry("").glob("*")):
+        with contextlib.suppress(OSError):
+            if (folder / _INDEX).is_file():
+                sizes = {file.name: file.stat().st_size for file in folder.iterdir()}
+                library = next((name for name in sorted(sizes) if name.startswith("lib")), "")
+                found.append(Build(folder.name, library, sum(sizes.values()), folder.stat().st_mtime))
+    return sorted(found, key=lambda build: (build.made, build.key))
+
+
+def forget_builds() -> int:
+    """Removes all entries and the logs of failed builds; gives how many entries there were."""
+    count = len(all_builds())
+    for folder in (_entry(""), cache_folder() / "logs"):
+        if folder.is_dir():
+            shutil.rmtree(folder)
+    return count
 
 
 def _put_in_place(draft: Path, entry: Path, key: str) -> None:

@@ -121,6 +121,19 @@ def evaluate(dim: Dim, values: Mapping[str, int]) -> int:
     return int(result)
 
 
+def bounds_of(dim: Dim, bounds: Mapping[str, tuple[int, int]]) -> tuple[int, int | None]:
+    """The least and the most a dim is at the bounds of its symbols. One without bounds counts from 1, to any number."""
+    names = symbols_of(dim)
+    try:
+        low = evaluate(dim, {name: max(1, bounds[name][0]) if name in bounds else 1 for name in names})
+        if not names <= bounds.keys():
+            return max(0, low), None
+        high = evaluate(dim, {name: max(1, bounds[name][1]) for name in names})
+    except (TypeError, ValueError):
+        return 0, None
+    return max(0, min(low, high)), max(0, low, high)
+
+
 def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
     if is_static(dim):
         return dim

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
+from ortisan.codegen.cpu.cuts import DEFAULT, CutTable, CutUpTo, Product, table
 from ortisan.codegen.cpu.expressions import DimPrinter
 from ortisan.codegen.cpu.fusion import Group
 from ortisan.codegen.cpu.packing import Layout
 from ortisan.codegen.cpu.views import Views
 from ortisan.registry.builder import is_constant
-from ortisan.registry.dims import Dim
+from ortisan.registry.dims import Dim, bounds_of, is_static
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Node, Op, Value
 
@@ -65,6 +67,11 @@ class EmitContext:
 
     printer: DimPrinter
     views: Views
+    bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Of the symbols that have any."""
+    cut_table: Callable[[Product], CutTable] = table
+    products: dict[Product, None] = field(default_factory=dict)
+    """The distinct products that can be tuned, in the order they are met."""
     weights: dict[WeightKey, int] = field(default_factory=dict)
     messages: dict[str, int] = field(default_factory=dict)
 
@@ -80,6 +87,17 @@ class EmitContext:
 
     def weight(self, value: Value, layout: Layout) -> Argument:
         return Argument("weight", value, self.weights.setdefault((value, layout), len(self.weights)))
+
+    def cuts(self, dtype: DType, depth: Dim, columns: Sequence[Dim], rows: Dim, *, packed: bool = True) -> CutTable:
+        """How a product is cut. `packed` when B is a weight; else it is packed in each run and not worth tuning."""
+        sizes = (depth, *columns)
+        if not all(is_static(size) and size > 0 for size in sizes):
+            return (CutUpTo(None, DEFAULT),)
+        product = Product(dtype, depth, tuple(columns), *bounds_of(rows, self.bounds))
+        if not packed:
+            return table(product)
+        self.products[product] = None
+        return self.cut_table(product)
 
     def message(self, text: str) -> Argument:
         return Argument("message", None, self.messages.setdefault(text, len(self.messages)))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from ortisan.codegen.cpu.cuts import CutTable, Product, table
 from ortisan.codegen.cpu.emit import emit
 from ortisan.codegen.cpu.emit.move import Box, CopyContext, bits
 from ortisan.codegen.cpu.expressions import DimPrinter
@@ -29,6 +31,8 @@ class GraphPlan:
     memory: MemoryPlan
     views: Views
     printer: DimPrinter
+    products: tuple[Product, ...]
+    """The distinct matrix products whose cuts can be tuned."""
 
     def packed_weights(self) -> list[Array]:
         return [pack(weight.value.data, weight.layout) for weight in self.weights if weight.value.data is not None]
@@ -46,12 +50,12 @@ class GraphPlan:
         return names
 
 
-def plan_graph(graph: Graph, keep_all: bool = False) -> GraphPlan:
-    """With `keep_all`, every value stays in memory to the end of a run, for debugging."""
+def plan_graph(graph: Graph, keep_all: bool = False, cut_table: Callable[[Product], CutTable] = table) -> GraphPlan:
+    """With `keep_all`, every value stays in memory to the end of a run, for debugging. `cut_table` chooses the cuts."""
     verify_graph(graph)
     views = Views(graph)
     groups = fuse(graph, views)
-    context = EmitContext(DimPrinter(graph.symbols), views)
+    context = EmitContext(DimPrinter(graph.symbols), views, graph.bounds, cut_table)
     kernels = [emit(group, context) for group in groups]
     workspace = {
         group: kernel.workspace for group, kernel in zip(groups, kernels, strict=True) if kernel.workspace is not None
@@ -60,7 +64,8 @@ def plan_graph(graph: Graph, keep_all: bool = False) -> GraphPlan:
     kernels += [_copy(copy, graph, context) for copy in memory.copies]
     weights = tuple(Weight(value, layout) for value, layout in context.weights)
     messages = tuple(context.messages)
-    return GraphPlan(graph, groups, tuple(kernels), weights, messages, memory, views, context.printer)
+    printer, products = context.printer, tuple(context.products)
+    return GraphPlan(graph, groups, tuple(kernels), weights, messages, memory, views, printer, products)
 
 
 def _copy(copy: Copy, graph: Graph, context: EmitContext) -> KernelSpec:

@@ -35,6 +35,20 @@ struct GemmCut {
 
 constexpr GemmCut default_cut = {768, 128, 100000, true};
 
+// A cut and the most rows it was chosen for.
+struct CutUpTo {
+  int64_t rows;
+  GemmCut cut;
+};
+
+// The cut for M rows; the last one of the table serves all that are more.
+template <int64_t count>
+constexpr const GemmCut& cut_for(int64_t M, const CutUpTo (&cuts)[count]) {
+  int64_t i = 0;
+  while (i + 1 < count && M > cuts[i].rows) ++i;
+  return cuts[i].cut;
+}
+
 namespace detail {
 
 constexpr int64_t largest_band = 256;
@@ -152,23 +166,27 @@ void run_panels(Strip<T> strip, int64_t first, int64_t last, const T* packed, co
   }
 }
 
-// Bands of nearly equal height, and groups of panels, that make the tasks of a product.
+// Bands of nearly equal height, and groups of panels, that make the tasks of a product. Panels that are worked on together
+// are never in two groups.
 struct Tasks {
-  int64_t M, panels, bands, group, groups;
+  int64_t M, panels, bands, unit, groups;
 
   template <class T>
   static Tasks cut(int64_t M, int64_t K, int64_t panels, const GemmCut& cut) {
     const int64_t bands = ceil_quotient(M, min_of(cut.band, largest_band));
-    const int64_t panel_work = max_of(1, M / bands * K * panel_width<T>);
-    const int64_t group = min_of(panels, max_of(1, ceil_quotient(cut.work, panel_work)));
-    return {M, panels, bands, group, ceil_quotient(panels, group)};
+    const int64_t unit = panels_at_once<T>(M / bands), units = ceil_quotient(panels, unit);
+    const int64_t unit_work = max_of(1, M / bands * K * panel_width<T> * unit);
+    const int64_t group = min_of(units, max_of(1, ceil_quotient(cut.work, unit_work)));
+    return {M, panels, bands, unit, ceil_quotient(units, group)};
   }
   int64_t count() const { return bands * groups; }
   int64_t first_row(int64_t task) const { return task / groups * (M / bands) + min_of(task / groups, M % bands); }
   int64_t rows(int64_t task) const { return M / bands + (task / groups < M % bands ? 1 : 0); }
   // The panels are shared out evenly.
-  int64_t first_panel(int64_t task) const { return task % groups * panels / groups; }
-  int64_t last_panel(int64_t task) const { return (task % groups + 1) * panels / groups; }
+  int64_t first_panel(int64_t task) const { return task % groups * ceil_quotient(panels, unit) / groups * unit; }
+  int64_t last_panel(int64_t task) const {
+    return min_of(panels, (task % groups + 1) * ceil_quotient(panels, unit) / groups * unit);
+  }
 };
 
 }  // namespace detail

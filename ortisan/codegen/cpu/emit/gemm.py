@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ortisan.codegen.cpu.cuts import CutTable
 from ortisan.codegen.cpu.emit.chain import Chain
 from ortisan.codegen.cpu.emit.epilogue import build_epilogue
 from ortisan.codegen.cpu.fusion import Group, rows_and_columns
@@ -30,6 +31,7 @@ class GemmContext:
     type: str
     rows: str
     depth: str
+    cuts: CutTable
     products: tuple[ProductContext, ...]
 
 
@@ -42,6 +44,7 @@ class BmmContext:
     rows: str
     columns: str
     depth: str
+    cuts: CutTable
     epilogue: Chain
     batch: tuple[str, ...]
     a_strides: tuple[str, ...]
@@ -63,13 +66,15 @@ def emit_gemm(group: Group, context: EmitContext) -> KernelSpec:
         return emit_bmm(group, context)
     printer, cpp = context.printer, x.dtype.cpp
     params, arguments, products = [Param("a", cpp)], [context.read(x)], []
-    for index, member in enumerate(group.members or (group,)):
+    members = group.members or (group,)
+    for index, member in enumerate(members):
         product, given = _product(member, context)
         products.append(product)
         arguments += given
         params += [replace(param, name=f"{param.name}_{index}") for param in product.params]
     rows, depth = rows_and_columns(x.shape)
-    body = GemmContext(tuple(params), cpp, printer(rows), printer(depth), tuple(products))
+    cuts = context.cuts(x.dtype, depth, [_anchor(member).output.shape[-1] for member in members], rows)
+    body = GemmContext(tuple(params), cpp, printer(rows), printer(depth), cuts, tuple(products))
     return KernelSpec("cpu/gemm.cpp.j2", group.name, body, tuple(arguments))
 
 
@@ -100,6 +105,7 @@ def emit_bmm(group: Group, context: EmitContext) -> KernelSpec:
         printer(rows),
         printer(columns),
         printer(depth),
+        context.cuts(dtype, depth, (columns,), rows, packed=False),
         epilogue,
         printer.all(batch),
         printer.broadcast_strides(a.shape[:-2] if batch else (), batch, product((rows, depth))),

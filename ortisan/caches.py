@@ -1,0 +1,74 @@
+"""What Ortisan remembers on this machine, and how to make it forget: finished builds, and the cuts that won."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ortisan.codegen import cache, tuning_cache
+from ortisan.codegen.cache import Build
+from ortisan.codegen.tuning_cache import Remembered
+from ortisan.errors import ArtifactError
+
+
+@dataclass(frozen=True)
+class Section:
+    """One of the caches. Times are seconds since 1970, the oldest entry first; None when it is empty."""
+
+    entries: int
+    bytes: int
+    oldest: float | None
+    newest: float | None
+
+
+@dataclass(frozen=True)
+class Caches:
+    folder: Path
+    builds: tuple[Build, ...]
+    choices: tuple[Remembered, ...]
+    choice_bytes: int
+
+    @property
+    def sections(self) -> dict[str, Section]:
+        return {
+            "builds": _section([build.made for build in self.builds], sum(build.bytes for build in self.builds)),
+            "tuning": _section([choice.made for choice in self.choices], self.choice_bytes),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        listed: dict[str, Sequence[Any]] = {"builds": self.builds, "tuning": self.choices}
+        return {
+            "folder": str(self.folder),
+            **{
+                name: {**asdict(section), "list": [asdict(item) for item in listed[name]]}
+                for name, section in self.sections.items()
+            },
+        }
+
+
+def _section(made: Sequence[float], size: int) -> Section:
+    return Section(len(made), size, min(made, default=None), max(made, default=None))
+
+
+def read_caches() -> Caches:
+    file = tuning_cache.tuning_file()
+    size = file.stat().st_size if file.is_file() else 0
+    choices = tuple(tuning_cache.all_remembered())
+    return Caches(cache.cache_folder(), tuple(cache.all_builds()), choices, size)
+
+
+def clear_caches(*, builds: bool, tuning: bool) -> dict[str, int]:
+    """Removes what is asked for; gives how many entries of each there were."""
+    removed = {}
+    try:
+        if builds:
+            removed["builds"] = cache.forget_builds()
+        if tuning:
+            removed["tuning"] = tuning_cache.forget_all()
+    except OSError as error:
+        raise ArtifactError(
+            f"the cache '{cache.cache_folder()}' can't be cleared: {error.strerror or error}; remove it by hand"
+        ) from error
+    return removed

@@ -1,0 +1,64 @@
+"""`ortisan cache`: what is remembered on this machine."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from ortisan.cli import options
+from ortisan.cli.screen import out, plural, row, say, table, write_json
+from ortisan.cli.tidy import tidy
+
+cache_app = typer.Typer(help="Show or clear what is remembered on this machine.", no_args_is_help=True)
+
+_UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
+
+
+@cache_app.command("ls")
+@tidy
+def list_caches(json: options.Json = False) -> None:
+    """Show how much is remembered: builds, and how matrix products are cut."""
+    from ortisan.caches import read_caches
+
+    caches = read_caches()
+    if json:
+        write_json(caches.to_json())
+        return
+    lines = table("", "entries", "size", "oldest", "newest", right=(1, 2))
+    for name, section in caches.sections.items():
+        row(lines, name, section.entries, _size(section.bytes), _age(section.oldest), _age(section.newest))
+    out().print(lines)
+    say(f"in {caches.folder}")
+
+
+@cache_app.command("clear")
+@tidy
+def clear(
+    builds: Annotated[bool, typer.Option("--builds", help="Clear the finished builds only.")] = False,
+    tuning: Annotated[bool, typer.Option("--tuning", help="Clear the cuts of matrix products only.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Forget finished builds and how matrix products are cut, or one of both."""
+    from ortisan.caches import clear_caches
+
+    both = builds == tuning
+    removed = clear_caches(builds=builds or both, tuning=tuning or both)
+    if json:
+        write_json({"removed": removed})
+        return
+    words = {"builds": "finished build", "tuning": "tuned size"}
+    say(f"Removed {' and '.join(plural(count, words[name]) for name, count in removed.items())}.")
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.0f} kB"
+
+
+def _age(made: float | None) -> str:
+    if made is None:
+        return "-"
+    seconds = max(0, int(time.time() - made))
+    length, unit = next(((length, unit) for length, unit in _UNITS if seconds >= length), (1, "second"))
+    return f"{plural(seconds // length, unit)} ago"

@@ -1,0 +1,29 @@
+// What the module that times products knows of the kernels, which are built for the CPU and not included by it.
+#pragma once
+
+#include <cstdint>
+
+#include "parallel.h"
+
+namespace ortisan {
+
+// The numbers of a GemmCut.
+struct CutNumbers {
+  int64_t depth, band, work;
+  bool fetch;
+};
+
+// A matrix product of one element type.
+struct TimedProduct {
+  int64_t element_bytes;
+  int64_t panel_width;
+  void (*fill)(void* data, int64_t count);  // with ones
+  // out[M, N] = a[M, K] * packed
+  void (*run)(Parallel parallel, int64_t M, int64_t N, int64_t K, const void* a, const void* packed, void* out,
+              const CutNumbers& cut);
+};
+
+// The product of a type, named as in numpy; null for a type that is not timed.
+const TimedProduct* find_product(const char* type);
+
+}  // namespace ortisan
