@@ -301,7 +301,7 @@ class Race:
 
     def noise(self) -> float:
         """How far the two times of the first cut are apart."""
-        return max(abs(times[0] - times[-1]) / min(times[0], times[-1]) for times in self.times.values())
+        return max(abs(times[0] - times[-1]) / self._time(times, 0) for times in self.times.values())
 
     def seconds(self, cut: Cut) -> dict[str, float]:
         index = self.cuts.index(cut)
@@ -309,4 +309,5 @@ class Race:
 
     @staticmethod
     def _time(times: Sequence[float], index: int) -> float:
+        """Never 0, which a coarse clock may give."""
         return max(min(times[0], times[-1]) if index == 0 else times[index], 1e-12)

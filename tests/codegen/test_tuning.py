@@ -98,6 +98,11 @@ def test_a_gain_within_the_noise_is_none() -> None:
     assert Race((DEFAULT, WIDE), {1: [1.0, 0.9, 1.05]}).winner() == WIDE
 
 
+@pytest.mark.parametrize("times", [[0.0, 0.0, 0.0], [0.0, 0.5, 1.0], [1.0, 0.5, 0.0]])
+def test_times_of_0_choose_nothing(times: list[float]) -> None:
+    assert Race((DEFAULT, WIDE), {1: times}).winner() == DEFAULT
+
+
 def test_the_winner_must_win_twice() -> None:
     timer = FakeTimer(lambda cut, threads: 0.5 if cut == WIDE and len(timer.calls) <= 2 else 1.0)
     assert chosen(choose(timer)) == [(DEFAULT, "measured")]
