@@ -20,16 +20,17 @@ import onnxruntime as ort
 import typer
 from onnx import TensorProto, helper
 
-from benchmarks.machine import cpu_name
+from benchmarks.machine import cpu_name, run_program
+from benchmarks.tables import put_between_marks
 from ortisan.codegen.isa import find_isa
-from ortisan.codegen.toolchain import find_compiler, run_tool
-from ortisan.errors import OptionError, ToolchainError
+from ortisan.codegen.render import TEMPLATES
+from ortisan.codegen.toolchain import find_compiler
+from ortisan.errors import OptionError
 
 BEGIN = "<!-- speeds: written by python -m benchmarks.functions --markdown -->"
 END = "<!-- end of speeds -->"
 
 _SOURCE = Path(__file__).with_suffix(".cpp")
-_HEADERS = Path(__file__).parents[1] / "ortisan" / "templates" / "cpu"
 _FLAGS = ("-O3", "-std=gnu++17", "-fno-exceptions", "-fno-rtti", "-fno-strict-aliasing", "-ffp-contract=fast", "-fPIC",
           "-fno-math-errno", "-fno-trapping-math", "-fvisibility=hidden", "-shared", "-Wall", "-Wextra")  # fmt: skip
 _SHORT, _LONG = 1024, 4096
@@ -93,11 +94,8 @@ class Speed:
 def build(folder: Path) -> ctypes.CDLL:
     """The C++ side, built for this machine."""
     library = folder / "functions.so"
-    flags = (*_FLAGS, *find_isa("native").flags, f"-I{_HEADERS}")
-    lines: list[str] = []
-    argv = (*find_compiler().argv, *flags, str(_SOURCE), "-o", str(library))
-    if run_tool(argv, log=folder / "functions.log", on_line=lines.append) != 0:
-        raise ToolchainError(f"the functions to be timed could not be built: {' '.join(lines[-3:])}")
+    flags = (*_FLAGS, *find_isa("native").flags, f"-I{TEMPLATES / 'cpu'}")
+    run_program((*find_compiler().argv, *flags, str(_SOURCE), "-o", str(library)), folder / "functions.log")
     loaded = ctypes.CDLL(str(library))
     loaded.seconds_of.restype = ctypes.c_double
     return loaded
@@ -178,15 +176,6 @@ def table(speeds: list[Speed]) -> str:
     return "\n".join(lines)
 
 
-def put_between_marks(file: Path, text: str) -> None:
-    whole = file.read_text(encoding="utf-8")
-    before, begin, rest = whole.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise OptionError(f"'{file}' lacks the lines '{BEGIN}' and '{END}', between which the figures go")
-    file.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
-
-
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
@@ -210,7 +199,7 @@ def main(
     text = f"{cpu_name()}; ns per element, best of {seconds:g} s each.\n\n{table(speeds)}"
     print(text)
     if page is not None:
-        put_between_marks(page, text)
+        put_between_marks(page, text, BEGIN, END)
 
 
 if __name__ == "__main__":

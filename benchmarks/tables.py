@@ -203,11 +203,10 @@ def _pipe_table(grid: Grid) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def put_between_marks(file: Path, text: str) -> None:
+def put_between_marks(file: Path, text: str, begin: str = BEGIN, end: str = END) -> None:
     """Replaces what is between the two marks of a file."""
-    whole = file.read_text(encoding="utf-8")
-    before, begin, rest = whole.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise OptionError(f"'{file}' lacks the lines '{BEGIN}' and '{END}', between which the figures go")
-    file.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
+    before, first, rest = file.read_text(encoding="utf-8").partition(begin)
+    _, last, after = rest.partition(end)
+    if not first or not last:
+        raise OptionError(f"'{file}' lacks the lines '{begin}' and '{end}', between which the figures go")
+    file.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", encoding="utf-8")

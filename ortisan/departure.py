@@ -29,9 +29,6 @@ from ortisan.runtime.artifact import Artifact
 from ortisan.runtime.compare import Difference, compare
 from ortisan.runtime.samples import Case
 
-_SLOT_ALIGNMENT = 64
-"""As `place` in templates/cpu/graph.cpp.j2 rounds the slots."""
-
 
 @dataclass(frozen=True)
 class Departure:
@@ -150,7 +147,7 @@ def _remember(cases: Iterable[Case], tried: list[str]) -> Iterator[Case]:
 def _first_departure(graph: Any, plan: GraphPlan, inputs: Sequence[Array]) -> tuple[Node, Value, Difference] | None:
     outputs, scratch, numbers = graph.trace(list(inputs))
     symbols = dict(zip(plan.graph.symbols, numbers, strict=True))
-    offsets = _slot_offsets(plan, symbols)
+    offsets = plan.memory.offsets(symbols)
     expected = evaluate_values(plan.graph, inputs)
     for node in plan.graph.nodes:
         for value in node.outputs:
@@ -166,12 +163,3 @@ def _first_departure(graph: Any, plan: GraphPlan, inputs: Sequence[Array]) -> tu
             if not difference.within(value.dtype, "close"):
                 return node, value, difference
     return None
-
-
-def _slot_offsets(plan: GraphPlan, symbols: Mapping[str, int]) -> list[int]:
-    offsets, end = [], 0
-    for slot in plan.memory.slots:
-        offsets.append(end)
-        size = max(evaluate(size, symbols) for size in slot.sizes)
-        end += -(-size // _SLOT_ALIGNMENT) * _SLOT_ALIGNMENT
-    return offsets

@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ortisan.codegen.cpu.plan import GraphPlan
-from ortisan.registry.dims import evaluate, symbols_of
+from ortisan.registry.dims import symbols_of
 from ortisan.registry.graph import Graph
 
 _TYPICAL_BATCH = 1
 _TYPICAL_SIZE = 128
-_SLOT_BOUNDARY = 64
-"""Slots of the scratch block start on multiples of it; see `place` in templates/cpu/graph.cpp.j2."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +44,7 @@ def largest_scratch(plan: GraphPlan) -> Scratch | None:
 
 def scratch_bytes(plan: GraphPlan, dims: Mapping[str, int]) -> int:
     """What the generated code asks for."""
-    slots = (max((evaluate(size, dims) for size in slot.sizes), default=0) for slot in plan.memory.slots)
-    return sum(-(-max(size, 0) // _SLOT_BOUNDARY) * _SLOT_BOUNDARY for size in slots)
+    return plan.memory.offsets(dims)[-1]
 
 
 def _leading(graph: Graph) -> frozenset[str]:

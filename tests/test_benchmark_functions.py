@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.functions import BEGIN, END, FUNCTIONS, Speed, build, measure, put_between_marks, table
+from benchmarks.functions import BEGIN, END, FUNCTIONS, Speed, build, measure, table
+from benchmarks.tables import put_between_marks
 from ortisan.errors import OptionError
 from ortisan.registry.scalars import SCALARS
 
@@ -63,8 +64,8 @@ def test_the_table_goes_between_its_marks(tmp_path: Path) -> None:
     assert text.splitlines()[-1] == "| erf | 0.50 | - | 1.00 | - | 2.0 |"
     page = tmp_path / "page.md"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
-    put_between_marks(page, text)
+    put_between_marks(page, text, BEGIN, END)
     assert page.read_text(encoding="utf-8") == f"before\n{BEGIN}\n\n{text}\n\n{END}\nafter\n"
     page.write_text("nothing", encoding="utf-8")
     with pytest.raises(OptionError, match="lacks the lines"):
-        put_between_marks(page, text)
+        put_between_marks(page, text, BEGIN, END)

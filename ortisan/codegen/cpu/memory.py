@@ -19,6 +19,8 @@ from ortisan.registry.ops import Bmm, Gemm
 
 _TYPICAL_DIM = 64
 """Stands for a symbol when two symbolic sizes are compared."""
+_SLOT_BOUNDARY = 64
+"""Slots start on multiples of it; see `place` in templates/cpu/graph.cpp.j2."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,14 @@ class MemoryPlan:
     workspaces: dict[Group, int]
     """Slot of a group's own working memory."""
     copies: tuple[Copy, ...]
+
+    def offsets(self, dims: Mapping[str, int]) -> list[int]:
+        """Where the slots begin for these values of the symbols, and last the size of the block."""
+        starts = [0]
+        for slot in self.slots:
+            size = max((evaluate(size, dims) for size in slot.sizes), default=0)
+            starts.append(starts[-1] + -(-max(size, 0) // _SLOT_BOUNDARY) * _SLOT_BOUNDARY)
+        return starts
 
 
 def byte_size(value: Value) -> Dim:
