@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from remote import Pointer
 
+from ortisan.registry.scalars import SCALARS
+
 pytestmark = pytest.mark.build
 
 # Largest error in ulp over all floats, on any instruction set. common_NAME is NAME as loops call it: the version for common
@@ -345,3 +347,11 @@ def test_floats_out_of_range_become_fixed_integers(lib: ctypes.CDLL) -> None:
     assert cast(lib, x[5:6], np.dtype(np.uint64))[0] == int(np.float32(1e19))
     assert cast(lib, np.array([300.0, -1.0], np.float32), np.dtype(np.uint8)).tolist() == [44, 255]
     assert cast(lib, np.array([np.nan], np.float32), np.dtype(bool))[0]
+
+
+@pytest.mark.parametrize("name", ["gelu", "fastgelu", "silu"])
+def test_a_gate_closes_at_minus_infinity(name: str, lib: ctypes.CDLL) -> None:
+    x = np.array([-np.inf, np.inf, np.nan, -3e38, *np.linspace(-9, 9, 40)], np.float32)
+    with np.errstate(all="ignore"):
+        expected = SCALARS[name.upper()].reference(x.astype(np.float64))
+    np.testing.assert_allclose(run_unary(lib, name, x), expected, 4e-6, 2e-7)
