@@ -76,14 +76,15 @@ struct AttentionArguments {
   int64_t shape[7];  // B H S T D Dv group
   int64_t q[3], k[3], v[3], out[3], mask[4];
   int32_t mask_kind, fully_masked_zero;
-  double scale;
+  double scale, softcap;
+  int64_t causal, past;
 };
 
 EXPORT int attention_array(const char* type, const AttentionArguments* x, const void* q, const void* k, const void* v,
                            const void* mask_data, void* out) {
   TestContext c;
   const int64_t* s = x->shape;
-  const AttentionShape shape = {s[0], s[1], s[2], s[3], s[4], s[5], s[6]};
+  const AttentionShape shape = {s[0], s[1], s[2], s[3], s[4], s[5], s[6], x->causal != 0, x->past};
   AttentionMask mask;
   mask.kind = static_cast<AttentionMask::Kind>(x->mask_kind);
   mask.data = mask_data;
@@ -94,7 +95,7 @@ EXPORT int attention_array(const char* type, const AttentionArguments* x, const 
     if constexpr (is_float<T>) {
       attention(c, shape, static_cast<const T*>(q), strides(x->q), static_cast<const T*>(k), strides(x->k),
                 static_cast<const T*>(v), strides(x->v), mask, static_cast<compute_t<T>>(x->scale),
-                x->fully_masked_zero != 0, static_cast<T*>(out), strides(x->out));
+                static_cast<compute_t<T>>(x->softcap), x->fully_masked_zero != 0, static_cast<T*>(out), strides(x->out));
     }
   });
 }

@@ -148,7 +148,13 @@ class Arguments(ctypes.Structure):
     _fields_ = (
         [("shape", ctypes.c_int64 * 7)]
         + [(name, ctypes.c_int64 * 3) for name in ("q", "k", "v", "out")]
-        + [("mask", ctypes.c_int64 * 4), ("kind", ctypes.c_int32), ("zero", ctypes.c_int32), ("scale", ctypes.c_double)]
+        + [("mask", ctypes.c_int64 * 4), ("kind", ctypes.c_int32), ("zero", ctypes.c_int32)]
+        + [
+            ("scale", ctypes.c_double),
+            ("softcap", ctypes.c_double),
+            ("causal", ctypes.c_int64),
+            ("past", ctypes.c_int64),
+        ]
     )
 
 

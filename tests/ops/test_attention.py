@@ -4,6 +4,10 @@ import numpy as np
 import pytest
 from arrays import values
 from harness import Case
+from op_graphs import GraphBatch, GraphCase
+
+from ortisan.registry.ops import Attention
+from ortisan.registry.refusal import Refused
 
 CLOSE = (1e-5, 1e-5)
 
@@ -58,3 +62,64 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_attention(case: Case, batch) -> None:
     batch(CASES).check(case)
+
+
+def _grouped(name: str, heads: int, group: int, s: int, t: int, d: int = 8, mask: np.ndarray | None = None, dtype: object = np.float32,
+             dims: object = None, tolerance: tuple[float, float] = CLOSE, **options: object) -> GraphCase:  # fmt: skip
+    inputs = {
+        "q": values(2, heads, s, d, dtype=dtype, high=2, low=-2), "k": values(2, heads // group, t, d, dtype=dtype, seed=1, high=2, low=-2),
+        "v": values(2, heads // group, t, d, dtype=dtype, seed=2),
+    }  # fmt: skip
+    if mask is not None:
+        inputs["mask"] = mask
+        options["mask"] = "boolean" if mask.dtype == bool else "additive"
+    op = Attention(d**-0.5, **options)  # type: ignore[arg-type]
+    return GraphCase(name, inputs, lambda b, *v: b.add(op, *v), dims or {}, tolerance)  # type: ignore[arg-type]
+
+
+GROUPS = [_grouped(f"group_{group}_of_{heads}_{s}x{t}", heads, group, s, t) for group, heads in ((1, 2), (2, 4), (4, 4), (8, 16))
+          for s, t in ((1, 65), (3, 9), (67, 70))]  # fmt: skip
+GROUPS += [
+    _grouped("group_mask", 6, 3, 5, 70, mask=values(2, 6, 5, 70, dtype=bool), empty_rows_zero=True),
+    _grouped("group_causal", 6, 3, 5, 70, causal="lower_right"), _grouped("group_head_64", 4, 2, 2, 200, 64), _grouped("group_head_300", 4, 2, 2, 70, 300),
+    _grouped("group_float16", 4, 2, 2, 70, 64, dtype=np.float16, tolerance=(5e-3, 5e-3)), _grouped("group_float64", 4, 2, 2, 70, dtype=np.float64),
+    _grouped("group_symbolic", 4, 2, 3, 9, dims={"q": ["b", "h", "s", 8], "k": ["b", "g", "t", 8], "v": ["b", "g", "t", 8]}),
+    _grouped("softcap", 4, 1, 5, 70, softcap=0.5), _grouped("softcap_wide", 4, 2, 67, 70, softcap=50.0), _grouped("softcap_causal", 4, 2, 5, 70, softcap=0.5, causal="lower_right"),
+    _grouped("softcap_boolean", 4, 2, 5, 70, mask=values(2, 1, 5, 70, dtype=bool), softcap=0.5), _grouped("softcap_additive", 4, 2, 5, 70, mask=_additive(5, 70), softcap=0.5),
+    _grouped("softcap_bias", 4, 2, 1, 70, mask=values(4, 1, 70), softcap=0.5), _grouped("softcap_float16", 4, 2, 5, 9, softcap=0.5, dtype=np.float16, tolerance=(5e-3, 5e-3)),
+    _grouped("softcap_float64", 4, 2, 5, 9, softcap=0.5, dtype=np.float64),
+]  # fmt: skip
+GROUP_BATCH = GraphBatch(GROUPS, "attention_groups")
+
+
+@pytest.mark.build
+@pytest.mark.parametrize("case", GROUPS, ids=str)
+def test_grouped_and_capped_attention(case: GraphCase) -> None:
+    GROUP_BATCH.check(case)
+
+
+def test_grouped_heads_mean_repeated_heads() -> None:
+    case = _grouped("groups", 6, 3, 2, 5)
+    inputs = dict(case.inputs)
+    for name in "kv":
+        inputs[name] = np.repeat(inputs[name], 3, axis=1)
+    whole = GraphCase("whole", inputs, lambda b, *v: b.add(Attention(8**-0.5), *v))
+    np.testing.assert_allclose(case.reference()[0], whole.reference()[0], 1e-6)
+
+
+def test_softcap_bounds_the_logits_before_the_mask() -> None:
+    """With a small cap all visible keys weigh nearly the same; hidden ones still have no weight."""
+    mask = np.arange(9).reshape(1, 1, 1, 9) < 4
+    (got,) = _grouped("capped", 2, 1, 3, 9, mask=mask, softcap=1e-4).reference()
+    v = values(2, 2, 9, 8, seed=2)
+    np.testing.assert_allclose(got, np.repeat(v[:, :, :4].mean(2, keepdims=True), 3, axis=2), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [(_grouped("uneven", 3, 1, 2, 5, dims={"q": [2, 4, 2, 8]}), "4 is not a multiple of 3"), (_grouped("cap", 2, 1, 2, 5, softcap=-1.0), "softcap that is 0 or positive")],
+    ids=str,
+)  # fmt: skip
+def test_what_does_not_fit_is_refused(case: GraphCase, reason: str) -> None:
+    with pytest.raises(Refused, match=reason):
+        case.graph  # noqa: B018

@@ -1,10 +1,12 @@
 """`attention`: softmax(scale * q k^T + mask) v in one op. torch: F.scaled_dot_product_attention.
 
-q[B,H,S,D], k[B,H,T,D], v[B,H,T,E], mask broadcastable to [B,H,S,T] -> [B,H,S,E].
+q[B,H,S,D], k[B,K,T,D], v[B,K,T,E], mask broadcastable to [B,H,S,T] -> [B,H,S,E]. K divides H: query head h reads
+key and value head h // (H / K).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -25,15 +27,19 @@ Causality = Literal["none", "upper_left", "lower_right"]
 class Attention(Op):
     """softmax(scale * q k^T + mask) v. torch: F.scaled_dot_product_attention.
 
+    The logits are scaled, then capped when `softcap` is not 0: softcap * tanh(logit / softcap), then masked.
+
     A row with no visible key is 0 when `empty_rows_zero`, else what softmax gives for the lowest finite logits: the
     mean of the values under a boolean mask, and whatever the numbers say under an additive one. A key that comes after
-    the query has a logit of -inf, whatever the mask says.
+    the query has a logit of -inf, whatever the mask says. Keys that causality or a boolean mask hides need not
+    be read: NaN or infinity in them and their values may or may not reach a result.
     """
 
     scale: float
     mask: MaskKind = "none"
     empty_rows_zero: bool = False
     causal: Causality = "none"
+    softcap: float = 0.0
 
     stem: ClassVar[str] = "attention"
     ait: ClassVar[str | None] = "mem_eff_attention"
@@ -44,9 +50,13 @@ class Attention(Op):
             raise Refused(f"attention needs q, k, v of one float type, not {q}, {k}, {v}")
         if not q.rank == k.rank == v.rank == 4:
             raise Refused(f"attention needs q, k, v with 4 dims, not {q}, {k}, {v}")
-        for axis, what in ((0, "batch"), (1, "head")):
-            facts.equal(q.shape[axis], k.shape[axis], f"{what} dims of q and k")
-            facts.equal(q.shape[axis], v.shape[axis], f"{what} dims of q and v")
+        if not (math.isfinite(self.softcap) and self.softcap >= 0):
+            raise Refused(f"attention needs a softcap that is 0 or positive, not {self.softcap}")
+        facts.equal(q.shape[0], k.shape[0], "batch dims of q and k")
+        facts.equal(q.shape[0], v.shape[0], "batch dims of q and v")
+        facts.equal(k.shape[1], v.shape[1], "head dims of k and v")
+        if q.shape[1] != k.shape[1]:
+            facts.divisible(q.shape[1], k.shape[1], "heads of q and of k")
         facts.equal(q.shape[3], k.shape[3], "head sizes of q and k")
         facts.equal(k.shape[2], v.shape[2], "lengths of k and v")
         if self.mask != "none":
@@ -65,8 +75,12 @@ class Attention(Op):
 
     def reference(self, inputs: Sequence[Array], dims: DimValues) -> tuple[Array, ...]:
         q, k, v = (x.astype(np.float64) for x in inputs[:3])
+        if q.shape[1] != k.shape[1]:
+            k, v = (np.repeat(x, q.shape[1] // k.shape[1], axis=1) for x in (k, v))
         with np.errstate(all="ignore"):
             logits = np.matmul(q, np.swapaxes(k, -1, -2)) * self.scale
+            if self.softcap:
+                logits = self.softcap * np.tanh(logits / self.softcap)
             if self.mask == "additive":
                 # The sum is rounded to the working type, where a finite -3.4e38 swallows the logit.
                 logits = (logits + inputs[3].astype(np.float64)).astype(inputs[0].dtype).astype(np.float64)

@@ -1,4 +1,4 @@
-// Scaled dot-product attention:  out = softmax(scale * Q K^T + mask) V  per batch and head, without a score matrix in memory.
+// Scaled dot-product attention:  out = softmax(cap(scale * Q K^T) + mask) V  per batch and head, without a score matrix in memory.
 //
 // One task works on a block of queries of one head and walks over blocks of keys, keeping per query the running maximum m,
 // the running sum l of e^(score - m), and the running product with V; when m grows, l and the product shrink by e^(m_old - m).
@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "fold.h"
+#include "heads.h"
 #include "loops.h"
 #include "pieces.h"
 #include "scalar.h"
@@ -24,11 +25,6 @@ struct AttentionShape {
   int64_t group = 1;  // query heads that share one key/value head
   bool causal = false;  // query i sees the keys up to i + past only
   int64_t past = 0;
-};
-
-// Strides in elements; the innermost axis is contiguous.
-struct HeadStrides {
-  int64_t batch, head, row;
 };
 
 // Added to the scores [B, H, S, T] (additive: elements of the tensors' type), or chosen from them (boolean: false hides).
@@ -58,6 +54,7 @@ struct AttentionCall {
   HeadStrides v_stride;
   AttentionMask mask;
   compute_t<T> scale;
+  compute_t<T> softcap;
   bool fully_masked_zero;
   T* out;
   HeadStrides out_stride;
@@ -155,11 +152,16 @@ struct AttentionBlock {
     }
   }
 
-  // Scales and masks the scores of query i. Keys that it may not see, and those that fill the row up, get -inf.
+  // Scales, caps and masks the scores of query i. Keys that it may not see, and those that fill the row up, get -inf.
   void add_mask(int64_t i, int64_t key, int64_t keys) {
     const AttentionMask& mask = call.mask;
     C* row = scores + i * key_block;
-    const C scale = call.scale;
+    C scale = call.scale;
+    if (call.softcap > C(0)) {
+      const C cap = call.softcap;
+      for (int64_t j = 0; j < keys; ++j) row[j] = cap * fn::tanh(row[j] * scale / cap);
+      scale = C(1);
+    }
     const int64_t offset =
         task.batch * mask.batch + task.head * mask.head + (task.row + i) * mask.row + key * mask.column;
     if (mask.kind == AttentionMask::additive) {
@@ -263,14 +265,15 @@ struct AttentionBlock {
 // Queries whose scores are all -inf get NaN, as plain softmax gives, or 0 with fully_masked_zero; no keys at all give 0. A
 // hidden key has the lowest finite score, as exporters write it, so a query that sees no key gets the mean of the values;
 // with fully_masked_zero the score is -inf, and the query gets 0.
-// scale, scores and softmax are in the compute type of T.
+// With a softcap c > 0 the score is c * tanh(scale * q . k / c) before the mask. scale, scores and softmax are in the compute
+// type of T.
 template <class T>
 void attention(Context& c, const AttentionShape& shape, const T* q, const HeadStrides& q_stride, const T* k,
                const HeadStrides& k_stride, const T* v, const HeadStrides& v_stride, const AttentionMask& mask,
-               compute_t<T> scale, bool fully_masked_zero, T* out, const HeadStrides& out_stride) {
+               compute_t<T> scale, compute_t<T> softcap, bool fully_masked_zero, T* out, const HeadStrides& out_stride) {
   if (shape.B <= 0 || shape.H <= 0 || shape.S <= 0 || shape.Dv <= 0) return;
-  const detail::AttentionCall<T> call = {shape,    q,    q_stride, k,                 k_stride, v,
-                                         v_stride, mask, scale,    fully_masked_zero, out,      out_stride};
+  const detail::AttentionCall<T> call = {shape, q,     q_stride, k,                 k_stride, v,         v_stride,
+                                         mask,  scale, softcap,  fully_masked_zero, out,      out_stride};
   const int64_t blocks = ceil_quotient(shape.S, detail::query_block);
   const int64_t slices = ceil_quotient(shape.Dv, detail::head_slice);
   const int64_t tasks = shape.B * shape.H * blocks * slices;

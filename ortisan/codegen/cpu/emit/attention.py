@@ -8,6 +8,7 @@ from ortisan.codegen.cpu.expressions import DimPrinter
 from ortisan.codegen.cpu.fusion import Group
 from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, literal, only_node
 from ortisan.codegen.cpu.views import Layout
+from ortisan.registry.dims import floor_div
 from ortisan.registry.graph import Node
 from ortisan.registry.ops import Attention
 
@@ -26,6 +27,7 @@ class AttentionContext:
     mask_offset: str
     mask_strides: tuple[str, ...]
     scale: str
+    softcap: str
     empty_rows_zero: str
 
 
@@ -44,16 +46,18 @@ def emit_attention(group: Group, context: EmitContext) -> KernelSpec:
         mask_strides = printer.broadcast_strides(mask.shape, scores, strides=layout.strides)
     params.append(Param("out", cpp, written=True))
     layouts = [*map(views.layout, (q, k, v)), Layout(0, views.written_strides(node.output))]
+    heads = 1 if q.shape[1] == k.shape[1] else floor_div(q.shape[1], k.shape[1])
     body = AttentionContext(
         tuple(params),
         cpp,
-        (*printer.all((*q.shape[:3], k.shape[2], q.shape[3], v.shape[3])), "1", *_causality(node, op, printer)),
+        (*printer.all((*q.shape[:3], k.shape[2], q.shape[3], v.shape[3], heads)), *_causality(node, op, printer)),
         printer.all([layout.offset for layout in layouts]),
         tuple(printer.all(layout.strides[:3]) for layout in layouts),
         op.mask,
         mask_offset,
         mask_strides,
         literal(op.scale, q.dtype),
+        literal(op.softcap, q.dtype),
         "true" if op.empty_rows_zero else "false",
     )
     arguments = (*map(context.read, node.inputs), context.write(node.output))
