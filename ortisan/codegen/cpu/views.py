@@ -1,7 +1,8 @@
 """Values that are another value's memory: reshapes, and what attention reads or writes through strides.
 
 Attention reads its operands and its mask with any strides, so the reshapes, permutes, splits, slices, selections and
-expansions before it move nothing: their results are layouts of the memory they come from.
+expansions before it move nothing: their results are layouts of the memory they come from. The same
+holds before rotary and before the update of a cache.
 """
 
 from __future__ import annotations
@@ -14,7 +15,17 @@ from ortisan.codegen.cpu.expressions import contiguous_strides
 from ortisan.registry.builder import is_constant
 from ortisan.registry.dims import Dim, is_static, product
 from ortisan.registry.graph import Graph, Node, Value
-from ortisan.registry.ops import Attention, DynamicSlice, Expand, IndexSelect, Permute, Reshape, Split
+from ortisan.registry.ops import (
+    Attention,
+    CacheWrite,
+    DynamicSlice,
+    Expand,
+    IndexSelect,
+    Permute,
+    Reshape,
+    Rotary,
+    Split,
+)
 
 
 @dataclass(frozen=True)
@@ -53,7 +64,7 @@ class Views:
         return value
 
     def _fold_reads(self, graph: Graph, users: dict[Value, list[Node]]) -> None:
-        """Skips the nodes whose results are read by attentions only, where strides can express them."""
+        """Skips the nodes whose results are read through strides only, where strides can express them."""
         kept = set(graph.outputs)
         expressible = self._find_layouts(graph, set(graph.nodes))
         folded: set[Node] = set()
@@ -113,8 +124,18 @@ _MOVES = (Reshape, Permute, Split, DynamicSlice, IndexSelect, Expand)
 
 
 def _reads(user: Node, value: Value, layout: Layout) -> bool:
-    """Whether a node can read a value that lies so: rows of attention's operands must be contiguous."""
-    return isinstance(user.op, Attention) and (value not in user.inputs[:3] or layout.strides[-1] == 1)
+    """Whether a node can read a value that lies so: rows of operands must be contiguous, those of masks need not."""
+    op = user.op
+    if isinstance(op, Attention):
+        return value not in user.inputs[:3] or bool(layout.strides[-1] == 1)
+    if isinstance(op, Rotary):
+        return bool(layout.strides[-1] == 1)
+    if isinstance(op, CacheWrite) and value not in (user.inputs[0], *user.inputs[2:]):
+        dims, strides = value.shape[op.axis + 1 :], layout.strides[op.axis + 1 :]
+        return all(
+            dim == 1 or have == want for dim, have, want in zip(dims, strides, contiguous_strides(dims), strict=True)
+        )
+    return False
 
 
 def _layouts_of(node: Node, source: Layout) -> tuple[Layout, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ortisan.registry.ops.attention import Attention
+from ortisan.registry.ops.cache import CacheWrite
 from ortisan.registry.ops.elementwise import Cast, Elementwise
 from ortisan.registry.ops.gather import Gather, GatherNd, IndexSelect
 from ortisan.registry.ops.gemm import Bmm, Gemm
@@ -19,13 +20,15 @@ from ortisan.registry.ops.move import (
     Trilu,
 )
 from ortisan.registry.ops.reduce import ArgReduce, CumSum, Reduce
-from ortisan.registry.ops.rows import LayerNorm, Softmax
+from ortisan.registry.ops.rotary import Rotary
+from ortisan.registry.ops.rows import LayerNorm, RmsNorm, Softmax
 
 __all__ = [
     "Arange",
     "ArgReduce",
     "Attention",
     "Bmm",
+    "CacheWrite",
     "Cast",
     "Concatenate",
     "CumSum",
@@ -43,6 +46,8 @@ __all__ = [
     "Permute",
     "Reduce",
     "Reshape",
+    "RmsNorm",
+    "Rotary",
     "Size",
     "Softmax",
     "Split",

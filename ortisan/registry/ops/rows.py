@@ -1,4 +1,4 @@
-"""Normalisations: `softmax`, `log_softmax` along one axis, `layernorm` over the trailing ones."""
+"""Normalisations: `softmax`, `log_softmax` along one axis, `layernorm` and `rms_norm` over the trailing ones."""
 
 from __future__ import annotations
 
@@ -90,6 +90,38 @@ class LayerNorm(Op):
                 return outputs
             wide = np.float64 if inputs[0].dtype == np.float64 else np.float32
             return (*outputs, mean.astype(wide), inverse.astype(wide))
+
+
+@dataclass(frozen=True)
+class RmsNorm(Op):
+    """x / sqrt(mean(x^2) + eps) * gamma over the dims from `axis` on. torch: F.rms_norm.
+
+    Inputs: x, then gamma of the normalised shape when the flag says so. Squares are summed in float32 or wider.
+    """
+
+    axis: int
+    epsilon: float
+    gamma: bool = True
+
+    stem: ClassVar[str] = "rms_norm"
+    ait: ClassVar[str | None] = None
+
+    def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
+        x = inputs[0]
+        if not x.dtype.is_float or any(t.dtype is not x.dtype for t in inputs):
+            raise Refused(f"rms_norm needs one float type, not {', '.join(t.dtype.value for t in inputs)}")
+        for gamma in inputs[1:]:
+            facts.equal(gamma.elements, product(x.shape[self.axis :]), "scale and normalised size")
+        return (x,)
+
+    def reference(self, inputs: Sequence[Array], dims: DimValues) -> tuple[Array, ...]:
+        x = inputs[0].astype(np.float64)
+        with np.errstate(all="ignore"):
+            squares = (x * x).mean(axis=tuple(range(self.axis, x.ndim)), keepdims=True)
+            y = x / np.sqrt(squares + self.epsilon)
+            if self.gamma:
+                y = y * inputs[1].astype(np.float64).reshape(x.shape[self.axis :])
+            return (y.astype(inputs[0].dtype),)
 
 
 def _statistics_type(x: TensorType) -> DType:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ortisan.codegen.cpu.emit.attention import emit_attention
-from ortisan.codegen.cpu.emit.axis import emit_arg_reduce, emit_cumsum, emit_layernorm, emit_reduce, emit_softmax
+from ortisan.codegen.cpu.emit.axis import (
+    emit_arg_reduce,
+    emit_cumsum,
+    emit_layernorm,
+    emit_reduce,
+    emit_rms_norm,
+    emit_softmax,
+)
+from ortisan.codegen.cpu.emit.cache import emit_cache_write
 from ortisan.codegen.cpu.emit.elementwise import emit_elementwise
 from ortisan.codegen.cpu.emit.gather import emit_gather, emit_gather_nd, emit_index_select
 from ortisan.codegen.cpu.emit.gemm import emit_bmm, emit_gemm
@@ -18,6 +26,7 @@ from ortisan.codegen.cpu.emit.move import (
     emit_slice,
     emit_split,
 )
+from ortisan.codegen.cpu.emit.rotary import emit_rotary
 from ortisan.codegen.cpu.fusion import Group
 from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec
 from ortisan.registry import ops
@@ -28,6 +37,7 @@ EMITTERS: dict[type[Op], Callable[[Group, EmitContext], KernelSpec]] = {
     ops.ArgReduce: emit_arg_reduce,
     ops.Attention: emit_attention,
     ops.Bmm: emit_bmm,
+    ops.CacheWrite: emit_cache_write,
     ops.Cast: emit_elementwise,
     ops.Concatenate: emit_concatenate,
     ops.CumSum: emit_cumsum,
@@ -43,6 +53,8 @@ EMITTERS: dict[type[Op], Callable[[Group, EmitContext], KernelSpec]] = {
     ops.Pad: emit_pad,
     ops.Permute: emit_permute,
     ops.Reduce: emit_reduce,
+    ops.RmsNorm: emit_rms_norm,
+    ops.Rotary: emit_rotary,
     ops.Size: emit_size,
     ops.Softmax: emit_softmax,
     ops.Split: emit_split,

@@ -1,4 +1,4 @@
-"""Kernels that work along an axis, seen as [outer, n, inner]: softmax, reduce, argmax, cumsum, layernorm."""
+"""Kernels that work along an axis, seen as [outer, n, inner]: softmax, reduce, argmax, cumsum, layernorm, rms_norm."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ortisan.codegen.cpu.fusion import Group
 from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, literal, only_node
 from ortisan.registry.dims import Shape, product
-from ortisan.registry.ops import ArgReduce, CumSum, LayerNorm, Reduce, Softmax
+from ortisan.registry.ops import ArgReduce, CumSum, LayerNorm, Reduce, RmsNorm, Softmax
 
 
 @dataclass(frozen=True)
@@ -100,3 +100,29 @@ def emit_layernorm(group: Group, context: EmitContext) -> KernelSpec:
     )
     arguments = (*map(context.read, node.inputs), *map(context.write, node.outputs))
     return KernelSpec("cpu/layernorm.cpp.j2", group.name, body, arguments)
+
+
+@dataclass(frozen=True)
+class RmsNormContext:
+    params: tuple[Param, ...]
+    type: str
+    outer: str
+    n: str
+    gamma: str
+    epsilon: str
+
+
+def emit_rms_norm(group: Group, context: EmitContext) -> KernelSpec:
+    node, op = only_node(group, RmsNorm)
+    x = node.inputs[0]
+    gamma = (Param("gamma", x.dtype.cpp),) if op.gamma else ()
+    body = RmsNormContext(
+        (Param("x", x.dtype.cpp), *gamma, Param("y", x.dtype.cpp, written=True)),
+        x.dtype.cpp,
+        context.printer(product(x.shape[: op.axis])),
+        context.printer(product(x.shape[op.axis :])),
+        "gamma" if op.gamma else "nullptr",
+        literal(op.epsilon, x.dtype),
+    )
+    arguments = (*map(context.read, node.inputs), context.write(node.output))
+    return KernelSpec("cpu/rms_norm.cpp.j2", group.name, body, arguments)
