@@ -93,9 +93,12 @@ EXPORT int attention_array(const char* type, const AttentionArguments* x, const 
   return with_type(type, [&](auto t) {
     using T = decltype(t);
     if constexpr (is_float<T>) {
+      const bool zero = x->fully_masked_zero != 0;
+      using C = compute_t<T>;
+      const AttentionRules<C> rules = {zero ? limits<C>::negative_infinity : limits<C>::lowest, zero, false};
       attention(c, shape, static_cast<const T*>(q), strides(x->q), static_cast<const T*>(k), strides(x->k),
-                static_cast<const T*>(v), strides(x->v), mask, static_cast<compute_t<T>>(x->scale),
-                static_cast<compute_t<T>>(x->softcap), x->fully_masked_zero != 0, static_cast<T*>(out), strides(x->out));
+                static_cast<const T*>(v), strides(x->v), mask, static_cast<C>(x->scale),
+                static_cast<C>(x->softcap), rules, static_cast<T*>(out), strides(x->out));
     }
   });
 }

@@ -29,9 +29,10 @@ class Attention(Op):
 
     The logits are scaled, then capped when `softcap` is not 0: softcap * tanh(logit / softcap), then masked.
 
-    A row with no visible key is 0 when `empty_rows_zero`, else what softmax gives for the lowest finite logits: the
-    mean of the values under a boolean mask, and whatever the numbers say under an additive one. A key that comes after
-    the query has a logit of -inf, whatever the mask says. Keys that causality or a boolean mask hides need not
+    Where a boolean mask is false the logit is `hidden`: by default -inf when `empty_rows_zero`, else the lowest finite
+    number, so that a row without any visible key is the mean of the values. With `empty_rows_zero` a row whose logits
+    are all -inf is 0, and with `nan_rows_zero` any row whose weights are NaN; else these rows are NaN. A key that comes
+    after the query has a logit of -inf, whatever the mask says. Keys that causality or a boolean mask hides need not
     be read: NaN or infinity in them and their values may or may not reach a result.
     """
 
@@ -40,9 +41,17 @@ class Attention(Op):
     empty_rows_zero: bool = False
     causal: Causality = "none"
     softcap: float = 0.0
+    hidden: float | None = None
+    nan_rows_zero: bool = False
 
     stem: ClassVar[str] = "attention"
     ait: ClassVar[str | None] = "mem_eff_attention"
+
+    @property
+    def hidden_logit(self) -> float:
+        if self.hidden is not None:
+            return self.hidden
+        return -math.inf if self.empty_rows_zero else float(np.finfo(np.float32).min)
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
         q, k, v = inputs[:3]
@@ -72,6 +81,7 @@ class Attention(Op):
         for have, need in zip(reversed(mask.shape), reversed(scores), strict=False):
             if have != 1:
                 facts.broadcast_dims(have, need)
+                facts.at_least(need, have, "the logits' dims and the mask's")
 
     def reference(self, inputs: Sequence[Array], dims: DimValues) -> tuple[Array, ...]:
         q, k, v = (x.astype(np.float64) for x in inputs[:3])
@@ -85,8 +95,7 @@ class Attention(Op):
                 # The sum is rounded to the working type, where a finite -3.4e38 swallows the logit.
                 logits = (logits + inputs[3].astype(np.float64)).astype(inputs[0].dtype).astype(np.float64)
             elif self.mask == "boolean":
-                hidden = -np.inf if self.empty_rows_zero else float(np.finfo(np.float32).min)
-                logits = np.where(inputs[3], logits, hidden)
+                logits = np.where(inputs[3], logits, self.hidden_logit)
             if self.causal != "none":
                 queries, keys = logits.shape[-2:]
                 past = keys - queries if self.causal == "lower_right" else 0
@@ -97,6 +106,8 @@ class Attention(Op):
             weights /= weights.sum(axis=-1, keepdims=True)
             if self.empty_rows_zero:
                 weights = np.where(np.isneginf(logits).all(axis=-1, keepdims=True), 0.0, weights)
+            if self.nan_rows_zero:
+                weights = np.where(np.isnan(weights).any(axis=-1, keepdims=True), 0.0, weights)
             return (np.matmul(weights, v).astype(inputs[0].dtype),)
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> Dim:

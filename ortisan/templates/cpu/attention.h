@@ -27,6 +27,14 @@ struct AttentionShape {
   int64_t past = 0;
 };
 
+// What becomes of hidden keys and of rows that see nothing. Both zeros are for whole rows of the output.
+template <class C>
+struct AttentionRules {
+  C hidden = limits<C>::lowest;  // the score of a key that a boolean mask hides
+  bool empty_zero = false;  // a row whose scores are all -inf is 0, not NaN
+  bool nan_zero = false;  // any row that would be NaN for its weights is 0
+};
+
 // Added to the scores [B, H, S, T] (additive: elements of the tensors' type), or chosen from them (boolean: false hides).
 // Strides in elements, 0 to broadcast.
 struct AttentionMask {
@@ -55,7 +63,7 @@ struct AttentionCall {
   AttentionMask mask;
   compute_t<T> scale;
   compute_t<T> softcap;
-  bool fully_masked_zero;
+  AttentionRules<compute_t<T>> rules;
   T* out;
   HeadStrides out_stride;
 };
@@ -177,7 +185,7 @@ struct AttentionBlock {
     } else if (mask.kind == AttentionMask::boolean) {
       const bool* data = static_cast<const bool*>(mask.data) + offset;
       const int64_t step = mask.column;
-      const C hidden = call.fully_masked_zero ? limits<C>::negative_infinity : limits<C>::lowest;
+      const C hidden = call.rules.hidden;
       ORTISAN_INDEPENDENT
       for (int64_t j = 0; j < keys; ++j) row[j] = load(data[j * step]) ? row[j] * scale : hidden;
     } else {
@@ -248,7 +256,8 @@ struct AttentionBlock {
       const C* from = product + i * columns_padded;
       // Every score was -inf: no weight was added up, not even a NaN.
       const bool hidden = top[i] == limits<C>::negative_infinity && total[i] == C(0);
-      const bool empty = call.shape.T == 0 || (call.fully_masked_zero && hidden);
+      const bool spoiled = hidden || !(total[i] == total[i]);
+      const bool empty = call.shape.T == 0 || (call.rules.empty_zero && hidden) || (call.rules.nan_zero && spoiled);
       const int64_t columns = task.columns;
       if (empty) {
         for (int64_t e = 0; e < columns; ++e) to[e] = store<T>(C(0));
@@ -262,18 +271,18 @@ struct AttentionBlock {
 
 }  // namespace detail
 
-// Queries whose scores are all -inf get NaN, as plain softmax gives, or 0 with fully_masked_zero; no keys at all give 0. A
-// hidden key has the lowest finite score, as exporters write it, so a query that sees no key gets the mean of the values;
-// with fully_masked_zero the score is -inf, and the query gets 0.
+// Queries whose scores are all -inf get NaN, as plain softmax gives, unless the rules say otherwise; no keys at all give 0. A
+// hidden key has the lowest finite score by default, as exporters write it: a query that sees no key gets the mean of the values.
 // With a softcap c > 0 the score is c * tanh(scale * q . k / c) before the mask. scale, scores and softmax are in the compute
 // type of T.
 template <class T>
 void attention(Context& c, const AttentionShape& shape, const T* q, const HeadStrides& q_stride, const T* k,
                const HeadStrides& k_stride, const T* v, const HeadStrides& v_stride, const AttentionMask& mask,
-               compute_t<T> scale, compute_t<T> softcap, bool fully_masked_zero, T* out, const HeadStrides& out_stride) {
+               compute_t<T> scale, compute_t<T> softcap, const AttentionRules<compute_t<T>>& rules, T* out,
+               const HeadStrides& out_stride) {
   if (shape.B <= 0 || shape.H <= 0 || shape.S <= 0 || shape.Dv <= 0) return;
   const detail::AttentionCall<T> call = {shape, q,     q_stride, k,                 k_stride, v,         v_stride,
-                                         mask,  scale, softcap,  fully_masked_zero, out,      out_stride};
+                                         mask,  scale, softcap,  rules, out,      out_stride};
   const int64_t blocks = ceil_quotient(shape.S, detail::query_block);
   const int64_t slices = ceil_quotient(shape.Dv, detail::head_slice);
   const int64_t tasks = shape.B * shape.H * blocks * slices;

@@ -28,7 +28,8 @@ class AttentionContext:
     mask_strides: tuple[str, ...]
     scale: str
     softcap: str
-    empty_rows_zero: str
+    rules: tuple[str, ...]
+    """of hidden keys and empty rows: AttentionRules"""
 
 
 def emit_attention(group: Group, context: EmitContext) -> KernelSpec:
@@ -58,7 +59,7 @@ def emit_attention(group: Group, context: EmitContext) -> KernelSpec:
         mask_strides,
         literal(op.scale, q.dtype),
         literal(op.softcap, q.dtype),
-        "true" if op.empty_rows_zero else "false",
+        (literal(op.hidden_logit, q.dtype), _cpp(op.empty_rows_zero), _cpp(op.nan_rows_zero)),
     )
     arguments = (*map(context.read, node.inputs), context.write(node.output))
     return KernelSpec("cpu/attention.cpp.j2", group.name, body, arguments)
@@ -67,4 +68,8 @@ def emit_attention(group: Group, context: EmitContext) -> KernelSpec:
 def _causality(node: Node, op: Attention, printer: DimPrinter) -> tuple[str, str]:
     queries, keys = node.inputs[0].shape[2], node.inputs[1].shape[2]
     past = keys - queries if op.causal == "lower_right" else 0
-    return "false" if op.causal == "none" else "true", printer(past)
+    return _cpp(op.causal != "none"), printer(past)
+
+
+def _cpp(flag: bool) -> str:
+    return "true" if flag else "false"
