@@ -76,7 +76,18 @@ def remove_unused(model: ir.Model) -> int:
     """Removes nodes and initializers that no graph output needs."""
     before = count_nodes(model)
     common.RemoveUnusedNodesPass()(model)
+    _forget_removed_bodies(model)
     return before - count_nodes(model)
+
+
+def _forget_removed_bodies(model: ir.Model) -> None:
+    """Nodes in the branches of an If that is gone no longer count as users of the values they read."""
+    alive = set(model.graph.all_nodes())
+    values = [*model.graph.inputs, *model.graph.initializers.values(), *(v for node in alive for v in node.outputs)]
+    for value in values:
+        for user, index in value.uses():
+            if user not in alive and user.graph is not None and user.graph is not model.graph:
+                user.replace_input_with(index, None)
 
 
 def remove_identities(model: ir.Model) -> int:

@@ -5,6 +5,8 @@ Declared shapes of intermediate values are hints that may be stale, so they coun
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 import onnx_ir as ir
 from onnx_shape_inference import (
     OpUsageError,
@@ -49,6 +51,11 @@ def infer_shapes(model: ir.Model) -> None:
         elif value.shape.rank() == shape.rank():
             dims = zip(value.shape, _only_known(shape, known), strict=True)
             value.shape = ir.Shape([hint if _is_unknown(dim) else dim for dim, hint in dims])
+    for graph in model.graphs():
+        for node in graph:
+            for value in node.outputs:
+                if value.shape is not None and any(_is_number(dim) for dim in value.shape):
+                    value.shape = ir.Shape([dim.evaluate({}) if _is_number(dim) else dim for dim in value.shape])
 
 
 def _symbols(shape: ir.Shape | None) -> set[str]:
@@ -57,6 +64,11 @@ def _symbols(shape: ir.Shape | None) -> set[str]:
 
 def _is_unknown(dim: int | ir.SymbolicDim) -> bool:
     return isinstance(dim, ir.SymbolicDim) and dim.value is None
+
+
+def _is_number(dim: int | ir.SymbolicDim) -> TypeGuard[ir.SymbolicDim]:
+    """Whether a dim that was computed is the same whatever the symbols are, as in 64*s // 16*s."""
+    return isinstance(dim, ir.SymbolicDim) and dim.value is not None and not dim.free_symbols()
 
 
 def _only_known(shape: ir.Shape, known: set[str]) -> ir.Shape:

@@ -28,28 +28,49 @@ def gelu(x: Array, *, approximate: str) -> Array:
     return 0.5 * x * (1 + _erf(x / math.sqrt(2)))
 
 
+def rms_normalization(x: Array, scale: Array, *, axis: int, epsilon: float) -> Array:
+    return x / np.sqrt((x * x).mean(tuple(range(axis, 0)), keepdims=True) + epsilon) * scale
+
+
+def rotary_embedding(x: Array, cos: Array, sin: Array, *, size: int, interleaved: int) -> Array:
+    assert not interleaved
+    turned, half = x[..., :size], size // 2
+    swapped = np.concatenate([-turned[..., half:], turned[..., :half]], axis=-1)
+    return np.concatenate([turned * cos + swapped * sin, x[..., size:]], axis=-1)
+
+
 def attention(
-    q: Array, k: Array, v: Array, m: Array | None = None, *, scale: float, mask: str, fully_masked: str
+    q: Array,
+    k: Array,
+    v: Array,
+    m: Array | None = None,
+    *,
+    scale: float,
+    cap: float,
+    mask: str,
+    hidden: float,
+    guarded: int,
 ) -> Array:
+    k, v = (np.repeat(x, q.shape[1] // x.shape[1], axis=1) for x in (k, v))
     logits = scale * q @ k.swapaxes(-1, -2)
+    if cap:
+        logits = cap * np.tanh(logits / cap)
     if mask == "additive":
         logits = logits + m
     elif mask == "boolean":
-        logits = np.where(m, logits, np.finfo(np.float32).min)
+        logits = np.where(m, logits, hidden)
     with np.errstate(invalid="ignore"):
         weights = np.exp(logits - logits.max(-1, keepdims=True))
         weights = weights / weights.sum(-1, keepdims=True)
-    if fully_masked == "zero":
-        weights = np.where(np.isnan(weights), 0.0, weights)
-        if mask == "boolean":
-            weights = np.where(np.broadcast_to(m, weights.shape).any(-1, keepdims=True), weights, 0.0)
-    return weights @ v
+    return (np.where(np.isnan(weights), 0.0, weights) if guarded else weights) @ v
 
 
 _REFERENCE: Mapping[str, Callable[..., Array]] = {
     "LayerNormalization": layer_normalization,
     "Gelu": gelu,
     "Attention": attention,
+    "RMSNormalization": rms_normalization,
+    "RotaryEmbedding": rotary_embedding,
 }
 
 

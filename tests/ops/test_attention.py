@@ -20,7 +20,8 @@ def _case(name: str, b: int, h: int, s: int, t: int, d: int, e: int, mask: np.nd
     }  # fmt: skip
     if mask is not None:
         inputs["mask"] = mask
-    attributes = {"scale": d**-0.5, "mask": kind, "fully_masked": empty, "causal": causal}
+    attributes = {"scale": d**-0.5, "mask": kind, "causal": causal, "guarded": int(empty == "zero"),
+                  "hidden": float("-inf") if empty == "zero" else float(np.finfo(np.float32).min)}  # fmt: skip
     return Case(name, "Attention", inputs, attributes, domain="ortisan", ort=False, tolerance=tolerance)
 
 

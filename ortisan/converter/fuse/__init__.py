@@ -7,14 +7,18 @@ import onnx_ir as ir
 from ortisan.converter.fuse.attention import Attention
 from ortisan.converter.fuse.formula import Formula, Frozen, apply_formula
 from ortisan.converter.fuse.gelu import Gelu
+from ortisan.converter.fuse.heads import share_heads
 from ortisan.converter.fuse.layer_norm import LayerNormalization
 from ortisan.converter.fuse.outline import PRIVATE_DOMAIN, expand_private
+from ortisan.converter.fuse.rms_norm import RMSNormalization
+from ortisan.converter.fuse.rotary import RotaryEmbedding
 from ortisan.converter.fuse.straighten import straighten_transposes
+from ortisan.converter.fuse.unmerge import unmerge_heads
 from ortisan.converter.near_miss import NearMiss
 
 __all__ = ["PRIVATE_DOMAIN", "expand_private", "fuse_patterns"]
 
-_FORMULAS: tuple[type[Formula], ...] = (LayerNormalization, Gelu, Attention)
+_FORMULAS: tuple[type[Formula], ...] = (LayerNormalization, RMSNormalization, Gelu, RotaryEmbedding, Attention)
 
 
 def fuse_patterns(model: ir.Model, frozen: Frozen) -> tuple[dict[str, int], list[NearMiss]]:
@@ -24,11 +28,17 @@ def fuse_patterns(model: ir.Model, frozen: Frozen) -> tuple[dict[str, int], list
 
         LayerNormalization(x, scale, bias?) {axis < 0, epsilon}
         Gelu(x) {approximate: none | tanh}
-        Attention(q, k, v, mask?) {scale, mask: none | additive | boolean, fully_masked: softmax | zero}
+        RMSNormalization(x, scale) {axis < 0, epsilon}
+        RotaryEmbedding(x, cos, sin) {size, interleaved}
+        Attention(q, k, v, mask?) {scale, cap, mask: none | additive | boolean, hidden, guarded}
 
     and each call has its body as a model-local function, told apart by overload.
     """
-    counts = {"straighten transposes": straighten_transposes(model, frozen)}
+    counts = {
+        "straighten transposes": straighten_transposes(model, frozen),
+        "unmerge heads": unmerge_heads(model, frozen),
+        "share heads": share_heads(model, frozen),
+    }
     near_misses: list[NearMiss] = []
     for kind in _FORMULAS:
         formula = kind(model.opset_imports.get("", 0))

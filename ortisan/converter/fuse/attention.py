@@ -1,43 +1,58 @@
 """Scaled dot-product attention, written out.
 
-    y = softmax(scale * q @ k^T [+ mask]) @ v          q [B,H,S,D], k [B,H,T,D], v [B,H,T,Dv], mask to [B,H,S,T]
+    y = softmax(cap(scale * q @ k^T) [+ mask]) @ v     q [B,H,S,D], k [B,H,T,D], v [B,H,T,E], masks to [B,H,S,T]
 
-The scale may sit on the scores, on q, on k or k^T, or be split between them. The mask is added, or chosen by a Where.
-An IsNaN/Where guard after the softmax turns rows without any visible key into zeros. k^T is a Transpose of k, or of
-the [B,T,H,D] view that k itself would be transposed from.
+The scale may sit on the scores, on q, on k or k^T, or be split between them. Masks are added, or chosen by a Where;
+several become one. An IsNaN/Where guard after the softmax turns rows of NaN into zeros, among them those without any
+visible key where hidden logits are -inf. k^T is a Transpose of k, or of the [B,T,H,D] view that k itself would be
+transposed from. k and v may be the repetition of fewer heads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 from onnxscript.rewriter.pattern import Var
 
 from ortisan.converter.fuse.formula import Bindings, Formula, Fused, Mismatch
+from ortisan.converter.fuse.heads import unrepeated
 from ortisan.converter.fuse.logits import (
     SWAP_LAST_TWO,
     VIEW_TO_HEADS,
-    VIEW_TO_TRANSPOSED,
+    Added,
+    Chosen,
+    Logits,
     Mask,
+    is_swallowing,
     read_logits,
-    read_scores,
 )
 from ortisan.converter.fuse.outline import AttributeValue
 from ortisan.converter.fuse.scalar import constant_scalar
 from ortisan.converter.origin import set_origins
+from ortisan.converter.unfuse.build import StandardOps
 
 Dim = int | ir.SymbolicDim
 
 
-class Attention(Formula):
-    """Attributes of the fused node: scale; mask: none, additive or boolean; fully_masked: softmax or zero.
+@dataclass(frozen=True)
+class _Attention(Fused):
+    """What was read: enough to write the attention anew, as the body of the fused node."""
 
-    An additive mask is added to the logits. A boolean mask is true where a key is seen; other logits become the lowest
-    finite number. Then comes a plain softmax. With fully_masked "zero", a row is zero where that softmax is NaN, or
-    where a boolean mask shows no key.
+    logits: Logits | None = None
+    v: ir.Value | None = None
+    guarded: bool = False
+
+
+class Attention(Formula):
+    """Attributes of the fused node: scale; cap; mask: none, additive or boolean; hidden; guarded.
+
+    The logits are scale * q @ k^T, then cap * tanh(logits / cap) if cap is not 0. An additive mask is added to them. A
+    boolean mask is true where a key is seen; other logits become `hidden`. Then comes a plain softmax. If `guarded`, a
+    row of weights that is NaN is zero.
     """
 
     op_type = "Attention"
@@ -46,32 +61,29 @@ class Attention(Formula):
         def plain(op: Any, logits: Any, v: Any) -> Any:
             return op.MatMul(op.Softmax(logits, _outputs=["weights"]), v)
 
+        def narrowed(op: Any, logits: Any, v: Any) -> Any:
+            return op.MatMul(op.Cast(op.Softmax(logits, _outputs=["weights"])), v)
+
         def guarded(op: Any, logits: Any, v: Any) -> Any:
             weights = op.Softmax(logits, _outputs=["weights"])
             return op.MatMul(op.Where(op.IsNaN(weights), Var("zero"), weights), v)
 
-        return [plain, guarded]
+        return [plain, narrowed, guarded]
 
     def read(self, values: Bindings, root: ir.Node) -> Fused:
         guarded = "zero" in values
         if guarded and constant_scalar(values["zero"]) != 0.0:
             raise Mismatch("its guard against NaN does not put zeros")
         self._check_axis(values["weights"])
-        scores_value, mask = read_logits(values["logits"], guarded=guarded)
-        scores = read_scores(scores_value)
-        q, keys, v = _dims(scores.q, "q"), _dims(scores.keys, "k"), _dims(values["v"], "v")
-        k = [keys[axis] for axis in VIEW_TO_HEADS] if scores.is_view else keys
+        logits = read_logits(values["logits"])
+        q, keys, v = _dims(logits.q, "q"), _dims(logits.keys, "k"), _dims(values["v"], "v")
+        k = [keys[axis] for axis in VIEW_TO_HEADS] if logits.is_view else keys
         _check_dims(q, k, v)
-        _check_mask(mask, [*q[:3], k[2]])
-        inputs = [scores.q, scores.keys, values["v"]]
-        if mask.value is not None:
-            inputs.append(mask.value)
-        attributes: dict[str, AttributeValue] = {
-            "scale": scores.scale,
-            "mask": mask.kind,
-            "fully_masked": "zero" if guarded else "softmax",
-        }
-        return Fused(inputs, attributes, (*scores.nodes, *mask.nodes))
+        for mask in logits.masks:
+            _check_mask(mask.value if isinstance(mask, Added) else mask.condition, [*q[:3], k[2]])
+        if len(logits.masks) > 1 and any(isinstance(m, Chosen) and not is_swallowing(m.hidden) for m in logits.masks):
+            raise Mismatch("it has several masks, and a hidden logit becomes a number that others can be added to")
+        return _Attention((), {}, logits.nodes, logits, values["v"], guarded)
 
     def _check_axis(self, weights: ir.Value) -> None:
         softmax = weights.producer()
@@ -80,24 +92,119 @@ class Attention(Formula):
         if axis not in (-1, 3):
             raise Mismatch(f"its softmax is over axis {axis}, not over the last")
 
-    def prepare(self, fused: Fused, graph: ir.Graph) -> Fused:
-        """Makes k from the view when k^T was made from it directly: one Transpose before the fused node, one inside."""
-        view = fused.inputs[1]
-        transpose = next(node for node in fused.more_nodes if node.op_type == "Transpose")
-        if tuple(transpose.attributes.get_ints("perm", ())) != VIEW_TO_TRANSPOSED:
-            return fused
-        before = ir.node("Transpose", [view], {"perm": list(VIEW_TO_HEADS)}, name=f"{transpose.name}_heads")
-        k = before.outputs[0]
-        k.name, k.type = f"{transpose.outputs[0].name}_heads", view.type
-        k.shape = ir.Shape([_dims(view, "k")[axis] for axis in VIEW_TO_HEADS])
-        inside = ir.node("Transpose", [k], {"perm": list(SWAP_LAST_TWO)}, name=transpose.name)
-        for node in (before, inside):
-            set_origins(node, [transpose])
+    def prepare(self, fused: Fused, nodes: list[ir.Node], graph: ir.Graph) -> tuple[Fused, list[ir.Node]]:
+        """Writes the attention anew in its plainest form, with what the fused node takes made before it."""
+        assert isinstance(fused, _Attention)
+        assert fused.logits is not None
+        assert fused.v is not None
+        logits, root = fused.logits, nodes[-1]
+        outside = StandardOps(root, graph, self.opset)
+        k = outside.transpose(logits.keys, VIEW_TO_HEADS) if logits.is_view else logits.keys
+        if logits.is_view:
+            k.shape = ir.Shape([_dims(logits.keys, "k")[axis] for axis in VIEW_TO_HEADS])
+        mask = _one_mask(logits.masks, outside)
+        k_few, v_few = unrepeated(k), unrepeated(fused.v)
+        repeated = k_few is not k and v_few is not fused.v and _dims(k_few, "k")[1] == _dims(v_few, "v")[1]
+        k, v = (k_few, v_few) if repeated else (k, fused.v)
+        inside = StandardOps(root, graph, self.opset)
+        result = _write(logits, k, v, mask, guarded=fused.guarded, repeated=repeated, ops=inside)
+        for number, node in enumerate([*outside.nodes, *inside.nodes]):
+            set_origins(node, nodes)
+            node.name = f"{root.name}_{node.op_type}_{number}"
+            node.outputs[0].name = f"{node.name}_out"
+        result.name, result.type, result.shape = root.outputs[0].name, root.outputs[0].type, root.outputs[0].shape
         ir.convenience.replace_nodes_and_values(
-            graph, transpose, [transpose], [before, inside], transpose.outputs, inside.outputs
+            graph, root, [root], [*outside.nodes, *inside.nodes], root.outputs, [result]
         )
-        nodes = [inside if node is transpose else node for node in fused.more_nodes]
-        return replace(fused, inputs=[fused.inputs[0], k, *fused.inputs[2:]], more_nodes=nodes)
+        for node in reversed(nodes[:-1]):
+            if not any(value.uses() or value.is_graph_output() for value in node.outputs):
+                graph.remove(node, safe=True)
+        attributes: dict[str, AttributeValue] = {
+            "scale": logits.scale,
+            "cap": logits.cap,
+            "mask": mask.kind,
+            "hidden": mask.hidden,
+            "guarded": int(fused.guarded),
+        }
+        inputs = [logits.q, k, v, *((mask.value,) if mask.value is not None else ())]
+        return replace(fused, inputs=inputs, attributes=attributes), list(inside.nodes)
+
+
+@dataclass(frozen=True)
+class _OneMask:
+    """A mask of some kind; `hidden` is what a logit becomes where a boolean one is false."""
+
+    kind: str = "none"
+    value: ir.Value | None = None
+    hidden: float = 0.0
+
+
+def _one_mask(masks: Sequence[Mask], ops: StandardOps) -> _OneMask:
+    """All masks as one."""
+    if not masks:
+        return _OneMask()
+    if len(masks) == 1 and isinstance(masks[0], Chosen):
+        return _OneMask("boolean", _seen(masks[0], ops), masks[0].hidden)
+    total: ir.Value | None = None
+    for mask in masks:
+        if isinstance(mask, Added):
+            total = mask.value if total is None else ops.add(total, mask.value)
+        else:
+            like = total or next(m.value for m in masks if isinstance(m, Added))
+            sums = total or ops.like(0.0, like, "visible")
+            total = ops.typed(ops.op("Where", [_seen(mask, ops), sums, ops.like(mask.hidden, like, "hidden")]), like)
+    return _OneMask("additive", total)
+
+
+def _seen(mask: Chosen, ops: StandardOps) -> ir.Value:
+    if not mask.inverted:
+        return mask.condition
+    before = mask.condition.producer()
+    if before is not None and (before.domain, before.op_type) == ("", "Not") and before.inputs[0] is not None:
+        return before.inputs[0]
+    return ops.typed(ops.op("Not", [mask.condition]), mask.condition)
+
+
+def _write(
+    logits: Logits,
+    k: ir.Value,
+    v: ir.Value,
+    mask: _OneMask,
+    *,
+    guarded: bool,
+    repeated: bool,
+    ops: StandardOps,
+) -> ir.Value:
+    """The attention in ONNX ops; returns its result."""
+    q = logits.q
+    if repeated:
+        k, v = (_repeat(x, _dims(q, "q")[1], ops) for x in (k, v))
+    scores = ops.matmul(q, ops.transpose(k, SWAP_LAST_TWO))
+    if logits.scale != 1.0:
+        scores = ops.mul(scores, ops.like(logits.scale, q, "scale"))
+    if logits.cap:
+        cap = ops.like(logits.cap, q, "cap")
+        scores = ops.mul(ops.typed(ops.op("Tanh", [ops.typed(ops.op("Div", [scores, cap]), q)]), q), cap)
+    if mask.kind == "additive" and mask.value is not None:
+        scores = ops.add(scores, mask.value)
+    elif mask.value is not None:
+        scores = ops.typed(ops.op("Where", [mask.value, scores, ops.like(mask.hidden, q, "hidden")]), q)
+    weights = ops.typed(ops.op("Softmax", [scores], {"axis": 3 if ops.opset < 13 else -1}), q)
+    if guarded:
+        zero = ops.like(0.0, q, "zero")
+        weights = ops.typed(ops.op("Where", [ops.op("IsNaN", [weights]), zero, weights]), q)
+    return ops.matmul(weights, v)
+
+
+def _repeat(x: ir.Value, heads: Dim, ops: StandardOps) -> ir.Value:
+    """Each head of x as often as makes `heads` of them."""
+    few, size = _dims(x, "k")[1], _dims(x, "k")[3]
+    assert isinstance(heads, int)
+    assert isinstance(few, int)
+    assert isinstance(size, int)
+    target = ops.constant(np.array([1, 1, heads // few, 1, 1], np.int64), "repeats")
+    repeated = ops.typed(ops.op("Expand", [ops.unsqueeze(x, [2]), target]), x)
+    return ops.reshape(repeated, [0, heads, -1, size])
 
 
 def _dims(value: ir.Value, what: str) -> list[Dim]:
@@ -108,33 +215,35 @@ def _dims(value: ir.Value, what: str) -> list[Dim]:
     return list(value.shape)
 
 
-def _same(a: Dim, b: Dim) -> bool:
+def _may_be_equal(a: Dim, b: Dim) -> bool:
+    return a == b or not (isinstance(a, int) and isinstance(b, int))
+
+
+def _is_equal(a: Dim, b: Dim) -> bool:
     return a == b and not (isinstance(a, ir.SymbolicDim) and a.value is None)
 
 
 def _check_dims(q: list[Dim], k: list[Dim], v: list[Dim]) -> None:
-    for what, a, b in (
-        ("batch of q and k", q[0], k[0]),
-        ("batch of q and v", q[0], v[0]),
-        ("head count of q and k", q[1], k[1]),
-        ("head count of q and v", q[1], v[1]),
-        ("head size of q and k", q[3], k[3]),
-        ("length of k and v", k[2], v[2]),
+    """Batch and heads might broadcast, so they must be known to be equal; the others can't but be."""
+    for what, a, b, same in (
+        ("batch of q and k", q[0], k[0], _is_equal),
+        ("batch of q and v", q[0], v[0], _is_equal),
+        ("head count of q and k", q[1], k[1], _is_equal),
+        ("head count of q and v", q[1], v[1], _is_equal),
+        ("head size of q and k", q[3], k[3], _may_be_equal),
+        ("length of k and v", k[2], v[2], _may_be_equal),
     ):
-        if not _same(a, b):
+        if not same(a, b):
             raise Mismatch(f"the {what} are not known to be equal: {a} and {b}")
 
 
-def _check_mask(mask: Mask, logits: list[Dim]) -> None:
-    """The mask must broadcast to the logits, and not the other way round."""
-    if mask.value is None:
+def _check_mask(mask: ir.Value, logits: list[Dim]) -> None:
+    """The mask must broadcast to the logits. What is not known here, the op demands."""
+    if mask.shape is None:
         return
-    if mask.value.shape is None:
-        raise Mismatch(f"the shape of its mask ('{mask.value.name}') is unknown")
-    dims = list(mask.value.shape)
+    dims = list(mask.shape)
     fits = len(dims) <= 4 and all(
-        dim == 1 or _same(dim, target) for dim, target in zip(reversed(dims), reversed(logits), strict=False)
+        dim == 1 or _may_be_equal(dim, target) for dim, target in zip(reversed(dims), reversed(logits), strict=False)
     )
     if not fits:
-        shape = ir.Shape(logits)
-        raise Mismatch(f"its mask ('{mask.value.name}') of shape {mask.value.shape} is not known to fit {shape}")
+        raise Mismatch(f"its mask ('{mask.name}') of shape {mask.shape} does not fit {ir.Shape(logits)}")

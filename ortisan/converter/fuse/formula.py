@@ -52,9 +52,12 @@ class Formula(abc.ABC):
     def read(self, values: Bindings, root: ir.Node) -> Fused:
         """What the matched values amount to. Raises `Mismatch`."""
 
-    def prepare(self, fused: Fused, graph: ir.Graph) -> Fused:
-        """Last changes to the graph before the nodes are outlined, when it is certain that they will be."""
-        return fused
+    def prepare(self, fused: Fused, nodes: list[ir.Node], graph: ir.Graph) -> tuple[Fused, list[ir.Node]]:
+        """Last changes to the graph when it is certain that the nodes, the root last, will be fused.
+
+        Returns the nodes that become the body of the fused node.
+        """
+        return fused, nodes
 
 
 def apply_formula(formula: Formula, model: ir.Model, frozen: Frozen) -> tuple[int, list[NearMiss]]:
@@ -72,13 +75,13 @@ def apply_formula(formula: Formula, model: ir.Model, frozen: Frozen) -> tuple[in
                     continue
                 try:
                     fused = formula.read(dict(match.bindings), root)
-                    nodes = list(dict.fromkeys([*match.nodes, *fused.more_nodes]))
+                    others = dict.fromkeys(node for node in (*match.nodes, *fused.more_nodes) if node is not root)
+                    nodes = [*others, root]
                     _check_free(nodes, root, frozen)
                 except Mismatch as mismatch:
                     reasons.append(str(mismatch))
                     continue
-                fused = formula.prepare(fused, graph)
-                nodes = [node for node in dict.fromkeys([*match.nodes, *fused.more_nodes]) if node.graph is graph]
+                fused, nodes = formula.prepare(fused, nodes, graph)
                 outline(nodes, graph, model, op_type=formula.op_type, inputs=fused.inputs, attributes=fused.attributes)
                 count += 1
                 break

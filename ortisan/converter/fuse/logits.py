@@ -1,9 +1,11 @@
-"""Reads the logits of attention: scale * q @ k^T, with or without a mask."""
+"""Reads the logits of attention: the scaled product of q and k, with or without a cap, with any number of masks.
+
+scale * (q * a) @ (k^T * b)  ->  cap * tanh(. / cap)  ->  + mask, or Where(seen, ., number), once or more
+"""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 import onnx_ir as ir
@@ -19,117 +21,164 @@ _ABSORBING = -1e30
 
 
 @dataclass(frozen=True)
-class Mask:
-    """`kind` is none, additive or boolean; `nodes` are those that apply the mask."""
+class Added:
+    """A mask that is added to the logits."""
 
-    kind: str = "none"
-    value: ir.Value | None = None
-    nodes: tuple[ir.Node, ...] = ()
+    value: ir.Value
 
 
 @dataclass(frozen=True)
-class Scores:
-    """`keys` is [B,H,T,D], or the [B,T,H,D] view when `is_view`; `transpose` makes k^T of it."""
+class Chosen:
+    """Logits become `hidden` where `condition` is false, or true if `inverted`."""
+
+    condition: ir.Value
+    hidden: float
+    inverted: bool = False
+
+
+Mask = Added | Chosen
+
+
+@dataclass(frozen=True)
+class Logits:
+    """What the logits are made of. `keys` is [B,H,T,D], or the [B,T,H,D] view when `is_view`."""
 
     q: ir.Value
     keys: ir.Value
     is_view: bool
-    transpose: ir.Node
     scale: float
     nodes: tuple[ir.Node, ...]
+    """From the product of q and k on; none of their results may be needed elsewhere."""
+    cap: float = 0.0
+    masks: tuple[Mask, ...] = ()
 
 
-def read_logits(logits: ir.Value, *, guarded: bool) -> tuple[ir.Value, Mask]:
-    """Splits logits into scores and mask."""
-    node = logits.producer()
+def read_logits(value: ir.Value) -> Logits:
+    """Goes back from the logits to q and k."""
+    node = value.producer()
     if _is(node, "Add"):
-        return _read_added_mask(node, guarded)
+        return _read_sum(node)
     if _is(node, "Where"):
-        return _read_chosen_mask(node, guarded)
-    return logits, Mask()
+        return _read_choice(node)
+    if _is(node, "Cast") and node.inputs[0] is not None and _is_float(node.inputs[0]) and _is_float(value):
+        return _with(read_logits(node.inputs[0]), node)
+    if _is(node, "Mul") or _is(node, "Div"):
+        return _read_scaled(node, value)
+    if _is(node, "MatMul"):
+        return _read_product(node)
+    raise Mismatch(f"its softmax is over '{value.name}', which is not a scaled product of q and k")
 
 
-def _read_added_mask(node: ir.Node, guarded: bool) -> tuple[ir.Value, Mask]:
+def _with(logits: Logits, *nodes: ir.Node) -> Logits:
+    return replace(logits, nodes=(*logits.nodes, *nodes))
+
+
+def _read_sum(node: ir.Node) -> Logits:
     a, b = node.inputs
     for scores, mask in ((a, b), (b, a)):
-        if scores is None or mask is None or not _is(_unscaled(scores)[0].producer(), "MatMul"):
+        if scores is None or mask is None:
             continue
-        choice = mask.producer()
-        if _is(choice, "Where") and _uses(mask) == 1 and constant_scalar(choice.inputs[1]) == 0.0:
-            hidden = choice.inputs[2]
-            if hidden is not None and _means_boolean(hidden, guarded):
-                return scores, Mask("boolean", choice.inputs[0], (choice, node))
-        return scores, Mask("additive", mask, (node,))
+        try:
+            inner = read_logits(scores)
+        except _NoProduct:
+            raise
+        except Mismatch:
+            continue
+        return replace(_with(inner, node), masks=(*inner.masks, _added(mask)))
     raise Mismatch("neither part of the sum before its softmax is a product of q and k")
 
 
-def _read_chosen_mask(node: ir.Node, guarded: bool) -> tuple[ir.Value, Mask]:
-    condition, scores, hidden = node.inputs
-    if condition is None or scores is None or hidden is None:
-        raise Mismatch("an input of the Where before its softmax is missing")
-    if constant_scalar(scores) is not None:
-        raise Mismatch("the mask of its Where is true where a key is hidden")
-    if constant_scalar(hidden) is None or not _means_boolean(hidden, guarded):
-        raise Mismatch(f"hidden logits become '{hidden.name}', which is not a number that a boolean mask stands for")
-    return scores, Mask("boolean", condition, (node,))
+class _NoProduct(Mismatch):
+    """There is a product, but not of q and k: no other operand is worth a look."""
 
 
-def _means_boolean(hidden: ir.Value, guarded: bool) -> bool:
-    """Whether hiding keys by this number is what a boolean mask does.
+def _added(mask: ir.Value) -> Mask:
+    """A sum with Where(seen, 0, number) hides keys, when the number swallows the logit."""
+    choice = mask.producer()
+    if not _is(choice, "Where") or choice.inputs[0] is None or mask.dtype != ir.DataType.FLOAT:
+        return Added(mask)
+    for inverted, seen, hidden in ((False, 1, 2), (True, 2, 1)):
+        number = constant_scalar(choice.inputs[hidden])
+        if constant_scalar(choice.inputs[seen]) == 0.0 and number is not None and number <= _ABSORBING:
+            return Chosen(choice.inputs[0], number, inverted)
+    return Added(mask)
 
-    There a row that sees nothing is uniform, or zero if guarded. A finite number never triggers the guard, and -inf
-    without a guard gives NaN: neither is a boolean mask.
-    """
-    number = constant_scalar(hidden)
-    if number is None or hidden.dtype != ir.DataType.FLOAT:
-        return False
-    return number == -math.inf if guarded else -math.inf < number <= _ABSORBING
+
+def _read_choice(node: ir.Node) -> Logits:
+    condition, first, second = node.inputs
+    for inverted in (False, True):
+        scores, hidden = (second, first) if inverted else (first, second)
+        number = constant_scalar(hidden)
+        if condition is None or scores is None or number is None:
+            continue
+        inner = _with(read_logits(scores), node)
+        return replace(inner, masks=(*inner.masks, Chosen(condition, number, inverted)))
+    raise Mismatch("the Where before its softmax does not choose between logits and a number")
 
 
-def read_scores(value: ir.Value) -> Scores:
-    """Reads scale * (q * a) @ (k^T * b), every factor but the product optional."""
-    product_value, scale, nodes = _unscaled(value)
-    product = product_value.producer()
-    if not _is(product, "MatMul"):
+def _read_scaled(node: ir.Node, value: ir.Value) -> Logits:
+    x, by = node.inputs
+    number = constant_scalar(by)
+    if x is None or by is None or number is None or number == 0 or _rank(by) > _rank(x):
         raise Mismatch(f"its softmax is over '{value.name}', which is not a scaled product of q and k")
+    factor = number if node.op_type == "Mul" else 1.0 / number
+    if _is(curve := x.producer(), "Tanh") and curve.inputs[0] is not None:
+        inner = _plain(read_logits(curve.inputs[0]), "capped")
+        return replace(_with(inner, curve, node), scale=inner.scale * factor, cap=factor)
+    inner = _plain(read_logits(x), "scaled")
+    return replace(_with(inner, node), scale=inner.scale * factor)
+
+
+def _plain(logits: Logits, what: str) -> Logits:
+    if logits.masks or logits.cap:
+        raise Mismatch(f"its logits are {what} after a mask or a cap")
+    return logits
+
+
+def _read_product(product: ir.Node) -> Logits:
     left, right = product.inputs
     if left is None or right is None:
         raise Mismatch("a factor of its scores is missing")
-    q, q_scale, q_nodes = _unscaled(left, only_private=True)
-    transposed, k_scale, k_nodes = _unscaled(right, only_private=True)
+    q, q_scale = _unscaled(left)
+    transposed, k_scale = _unscaled(right)
     transpose = transposed.producer()
     if not _is(transpose, "Transpose") or transpose.inputs[0] is None:
-        raise Mismatch(f"the second factor of its scores, '{right.name}', is not a transposed key")
+        raise _NoProduct(f"the second factor of its scores, '{right.name}', is not a transposed key")
     perm = tuple(transpose.attributes.get_ints("perm", ()))
     if perm not in (SWAP_LAST_TWO, VIEW_TO_TRANSPOSED):
-        raise Mismatch(f"its key is transposed by {list(perm)}, expected {list(SWAP_LAST_TWO)}")
+        raise _NoProduct(f"its key is transposed by {list(perm)}, expected {list(SWAP_LAST_TWO)}")
     keys: ir.Value = transpose.inputs[0]
-    scale *= q_scale * k_scale
-    nodes = [*q_nodes, *k_nodes, transpose, product, *nodes]
+    scale = q_scale * k_scale
     if perm == SWAP_LAST_TWO:
-        keys, more_scale, more_nodes = _unscaled(keys, only_private=True)
-        scale, nodes = scale * more_scale, [*more_nodes, *nodes]
-    return Scores(q, keys, perm == VIEW_TO_TRANSPOSED, transpose, scale, tuple(nodes))
+        keys, more_scale = _unscaled(keys)
+        scale *= more_scale
+    return Logits(q, keys, perm == VIEW_TO_TRANSPOSED, scale, (product,))
 
 
-def _unscaled(value: ir.Value, *, only_private: bool = False) -> tuple[ir.Value, float, list[ir.Node]]:
-    """Goes back through products with, and quotients by, a number; if `only_private`, while nothing else uses them."""
-    scale, nodes = 1.0, list[ir.Node]()
+def _unscaled(value: ir.Value) -> tuple[ir.Value, float]:
+    """Goes back through products with, and quotients by, a number, while nothing else uses them."""
+    scale = 1.0
     while _is(node := value.producer(), "Mul") or _is(node, "Div"):
         x, by = node.inputs
         number = constant_scalar(by)
-        if x is None or by is None or number is None or number == 0 or _rank(by) > _rank(x):
-            break
-        if only_private and _uses(value) > 1:
+        if x is None or by is None or number is None or number == 0 or _rank(by) > _rank(x) or _uses(value) > 1:
             break
         scale *= number if node.op_type == "Mul" else 1.0 / number
-        nodes.insert(0, node)
         value = x
-    return value, scale, nodes
+    return value, scale
+
+
+def is_swallowing(number: float) -> bool:
+    """Whether a hidden logit of this value stays what it is when something sensible is added to it."""
+    return number <= _ABSORBING
 
 
 def _is(node: ir.Node | None, op_type: str) -> TypeGuard[ir.Node]:
     return node is not None and node.domain == "" and node.op_type == op_type
+
+
+def _is_float(value: ir.Value) -> bool:
+    return value.dtype is not None and value.dtype.is_floating_point()
 
 
 def _rank(value: ir.Value) -> int:
