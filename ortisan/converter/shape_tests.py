@@ -7,14 +7,20 @@ although the shape is not, and the Where becomes a plain choice of elements. Sha
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 from onnx_shape_inference import SYM_DATA_KEY
 
 from ortisan.converter.origin import set_origins
 
+Array = npt.NDArray[np.generic]
+
 Element = int | ir.SymbolicDim
+# Sums and products of dims and numbers.
+_NOT_NEGATIVE = re.compile(r"[\w +*]+")
 
 
 def decide_shape_tests(model: ir.Model) -> int:
@@ -26,7 +32,24 @@ def decide_shape_tests(model: ir.Model) -> int:
                 count += _decide_equal(node, graph)
             elif node.domain == "" and node.op_type == "Where":
                 count += _choose_elements(node, graph)
+            elif node.domain == "" and node.op_type in _SHAPE_OPS:
+                count += _settle(node, graph)
     return count
+
+
+_SHAPE_OPS = frozenset({"Shape", "Size", "Gather", "Slice", "Squeeze", "Unsqueeze", "Concat"})
+
+
+def _settle(node: ir.Node, graph: ir.Graph) -> bool:
+    """Replaces a part of a shape that is the same for every shape by a constant."""
+    output = node.outputs[0]
+    known = elements(output)
+    if known is None or output.dtype != ir.DataType.INT64 or output.shape is None or output.is_graph_output():
+        return False
+    if any(not isinstance(item, int) for item in known) or output.const_value is not None:
+        return False
+    _replace_by_constant(node, np.array(known, np.int64).reshape([] if output.shape.rank() == 0 else [-1]), graph)
+    return True
 
 
 def elements(value: ir.Value | None) -> list[Element] | None:
@@ -39,7 +62,13 @@ def elements(value: ir.Value | None) -> list[Element] | None:
     recorded = value.metadata_props.get(SYM_DATA_KEY)
     if recorded is None:
         return None
-    return [item if isinstance(item, int) else ir.SymbolicDim(item) for item in json.loads(recorded)]
+    return [item if isinstance(item, int) else _element(item) for item in json.loads(recorded)]
+
+
+def _element(text: str) -> Element:
+    dim = ir.SymbolicDim(text)
+    number = None if dim.free_symbols() else dim.evaluate({})
+    return dim if number is None else number
 
 
 def _decide_equal(node: ir.Node, graph: ir.Graph) -> bool:
@@ -54,16 +83,17 @@ def _decide_equal(node: ir.Node, graph: ir.Graph) -> bool:
     if any(answer is None for answer in answers):
         return False
     array = np.array(answers, dtype=np.bool_).reshape([] if output.shape.rank() == 0 else [length])
-    constant = ir.Value(
-        name=f"{output.name}_decided",
-        type=ir.TensorType(ir.DataType.BOOL),
-        shape=ir.Shape(array.shape),
-        const_value=ir.tensor(array, name=f"{output.name}_decided"),
-    )
-    graph.register_initializer(constant)
-    output.replace_all_uses_with(constant)
-    graph.remove(node, safe=True)
+    _replace_by_constant(node, array, graph)
     return True
+
+
+def _replace_by_constant(node: ir.Node, array: Array, graph: ir.Graph) -> None:
+    name = f"{node.outputs[0].name}_decided"
+    tensor = ir.tensor(array, name=name)
+    constant = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor)
+    graph.register_initializer(constant)
+    node.outputs[0].replace_all_uses_with(constant)
+    graph.remove(node, safe=True)
 
 
 def _equal(a: Element, b: Element) -> bool | None:
@@ -73,7 +103,7 @@ def _equal(a: Element, b: Element) -> bool | None:
         return True if a == b and a.value is not None else None
     number, dim = (a, b) if isinstance(a, int) else (b, a)
     if isinstance(number, int) and number < 0 and isinstance(dim, ir.SymbolicDim) and dim.value is not None:
-        return False if dim.value.isidentifier() else None
+        return False if _NOT_NEGATIVE.fullmatch(dim.value) else None
     return None
 
 

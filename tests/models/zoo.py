@@ -413,7 +413,7 @@ def export(family: str, *, attention: str = "sdpa", opset: int = 20, exporter: s
     tensors = tuple(torch.from_numpy(feeds[one.name]) for one in spec.inputs)
     names = [one.name for one in spec.inputs]
     outputs = [f"output_{index}" for index in range(spec.outputs)]
-    dims = [dict(_dynamic(one)) for one in spec.inputs]
+    dims = [dict(_dynamic(one, spec)) for one in spec.inputs]
     with quiet(), torch.no_grad():
         if exporter == "dynamo":
             shapes = [dict.fromkeys(named, torch.export.Dim.DYNAMIC) for named in dims]
@@ -449,8 +449,10 @@ def _grouped(shapes: list[Any], module: Any) -> tuple[Any, ...]:
     return (*shapes[:fixed], tuple(shapes[fixed:])) if names[-1] == "rest" and shapes[fixed:] else tuple(shapes)
 
 
-def _dynamic(one: Input) -> list[tuple[int, str]]:
-    return [(axis, dim) for axis, dim in enumerate(one.dims) if isinstance(dim, str)]
+def _dynamic(one: Input, family: Family) -> list[tuple[int, str]]:
+    """Dynamic axes and their names. Without a past the total length is the length."""
+    names = {"total": "total" if family.has_past else "length"}
+    return [(axis, names.get(dim, dim)) for axis, dim in enumerate(one.dims) if isinstance(dim, str)]
 
 
 def make_feeds(family: Family, sizes: Sizes, *, padding: str = "right", seed: int = 0) -> dict[str, Array]:
