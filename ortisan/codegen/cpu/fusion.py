@@ -59,6 +59,9 @@ class _Draft:
             owner = home.get(views.root(value))
             if owner is not None and owner.index > self.index:
                 return False
+            # Other elements of what this very loop makes are not ready; an epilogue reads no strides.
+            if views.is_strided(value) and (owner is self or self.anchor is not None):
+                return False
         if self.anchor is None:
             inside = [value for value in node.inputs if home.get(value) is self]
             return node.output.shape == self.shape and bool(inside)
@@ -90,6 +93,17 @@ def operand_kind(shape: tuple[Dim, ...], rows: Dim, columns: Dim) -> str | None:
 
 
 def fuse(graph: Graph, views: Views) -> tuple[Group, ...]:
+    drafts, home = _draft(graph, views)
+    return _join_products([_finish(draft, graph, views, home) for draft in drafts], views)
+
+
+def loops(graph: Graph, views: Views) -> dict[Node, tuple[Node, ...]]:
+    """The elementwise nodes that join no product, each with all that run in its loop."""
+    drafts, _ = _draft(graph, views)
+    return {node: tuple(draft.chain) for draft in drafts if draft.anchor is None for node in draft.chain}
+
+
+def _draft(graph: Graph, views: Views) -> tuple[list[_Draft], dict[Value, _Draft]]:
     drafts: list[_Draft] = []
     home: dict[Value, _Draft] = {}
     for node in graph.nodes:
@@ -103,7 +117,7 @@ def fuse(graph: Graph, views: Views) -> tuple[Group, ...]:
         else:
             draft.chain.append(node)
         home.update((views.root(value), draft) for value in node.outputs)
-    return _join_products([_finish(draft, graph, views, home) for draft in drafts], views)
+    return drafts, home
 
 
 def _home_of(node: Node, views: Views, home: Mapping[Value, _Draft]) -> _Draft | None:

@@ -9,7 +9,7 @@ from ortisan.codegen.cpu.cuts import CutTable, Product, table
 from ortisan.codegen.cpu.emit import emit
 from ortisan.codegen.cpu.emit.move import Box, CopyContext, bits
 from ortisan.codegen.cpu.expressions import DimPrinter
-from ortisan.codegen.cpu.fusion import Group, fuse
+from ortisan.codegen.cpu.fusion import Group, fuse, loops
 from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param, Weight
 from ortisan.codegen.cpu.memory import Copy, MemoryPlan, plan_memory
 from ortisan.codegen.cpu.packing import pack, packed_bytes
@@ -53,7 +53,8 @@ class GraphPlan:
 def plan_graph(graph: Graph, keep_all: bool = False, cut_table: Callable[[Product], CutTable] = table) -> GraphPlan:
     """With `keep_all`, every value stays in memory to the end of a run, for debugging. `cut_table` chooses the cuts."""
     verify_graph(graph)
-    views = Views(graph)
+    # What joins a product is settled first, so that nothing leaves it to read through strides.
+    views = Views(graph, loops(graph, Views(graph)))
     groups = fuse(graph, views)
     context = EmitContext(DimPrinter(graph.symbols), views, graph.bounds, cut_table)
     kernels = [emit(group, context) for group in groups]

@@ -1,23 +1,26 @@
-"""Values that are another value's memory: reshapes, and what attention reads or writes through strides.
+"""Values that are another value's memory: reshapes, and what kernels read or write through strides.
 
-Attention reads its operands and its mask with any strides, so the reshapes, permutes, splits, slices, selections and
-expansions before it move nothing: their results are layouts of the memory they come from. The same
-holds before rotary and before the update of a cache.
+Attention, rotary and the update of a cache are read with any strides; elementwise loops and copies read lines of any
+strides. So the reshapes, permutes, splits, slices, selections and expansions before them move nothing: their results are
+layouts of the memory they come from. All readers of a result must agree, else it is copied once for all of them.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
+from ortisan.codegen.cpu.costs import is_expensive
 from ortisan.codegen.cpu.expressions import contiguous_strides
 from ortisan.registry.builder import is_constant
-from ortisan.registry.dims import Dim, is_static, product
+from ortisan.registry.dims import Dim, is_static, product, settle
 from ortisan.registry.graph import Graph, Node, Value
 from ortisan.registry.ops import (
     Attention,
     CacheWrite,
+    Concatenate,
     DynamicSlice,
     Expand,
     IndexSelect,
@@ -27,6 +30,15 @@ from ortisan.registry.ops import (
     Split,
 )
 
+_EXPENSIVE_LINE = 128
+"""Loops with expensive functions work on several vectors at once. On shorter lines than this that is lost, and a copy
+costs less."""
+_FAR_LINE = 64
+"""Short lines that don't follow each other in memory are slow to fetch. Two loops fetch them twice, a copy once."""
+
+
+Loops: TypeAlias = Mapping[Node, tuple[Node, ...]]
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -34,12 +46,18 @@ class Layout:
 
     offset: Dim
     strides: tuple[Dim, ...]
+    in_order: bool = True
+    """Whether its elements lie in memory in the order of their indices, or in the reverse one along an axis."""
 
 
 class Views:
-    """`root` is the value whose memory a value lives in; `skipped` nodes run no kernel."""
+    """`root` is the value whose memory a value lives in; `skipped` nodes run no kernel.
 
-    def __init__(self, graph: Graph) -> None:
+    `loops` are the elementwise nodes that may read through strides, each with all that run in its loop. A product's
+    epilogue can't, so nodes of one don't belong to them.
+    """
+
+    def __init__(self, graph: Graph, loops: Loops | None = None) -> None:
         self.skipped: set[Node] = set()
         self._source: dict[Value, Value] = {}
         self._layouts: dict[Value, Layout] = {}
@@ -48,11 +66,11 @@ class Views:
         for node in graph.nodes:
             for value in node.inputs:
                 users[value].append(node)
-        self._fold_reads(graph, users)
+        self._fold_writes(graph, users)
+        self._fold_reads(graph, users, loops or {})
         for node in graph.nodes:
             if node.op.view and node not in self.skipped:
                 self._alias(node.output, node.inputs[0], node)
-        self._fold_writes(graph, users)
 
     def _alias(self, value: Value, source: Value, node: Node) -> None:
         self.skipped.add(node)
@@ -63,21 +81,23 @@ class Views:
             value = self._source[value]
         return value
 
-    def _fold_reads(self, graph: Graph, users: dict[Value, list[Node]]) -> None:
+    def _fold_reads(self, graph: Graph, users: dict[Value, list[Node]], loops: Loops) -> None:
         """Skips the nodes whose results are read through strides only, where strides can express them."""
         kept = set(graph.outputs)
-        expressible = self._find_layouts(graph, set(graph.nodes))
+        movers = set(graph.nodes) - self.skipped
+        expressible = self._find_layouts(graph, movers)
         folded: set[Node] = set()
         for node in reversed(graph.nodes):
-            if all(
+            if node in movers and all(
                 value in expressible
                 and value not in kept
                 and users[value]
-                and all(user in folded or _reads(user, value, expressible[value]) for user in users[value])
+                and _agree(users[value], value, expressible[value], folded, loops)
                 for value in node.outputs
             ):
                 folded.add(node)
-        self._layouts = self._find_layouts(graph, folded)
+        layouts = self._find_layouts(graph, folded)
+        self._layouts = {value: layout for value, layout in layouts.items() if not _is_whole(value, layout)}
         for node in folded:
             for value in node.outputs:
                 self._alias(value, node.inputs[0], node)
@@ -106,6 +126,10 @@ class Views:
                 self._written[source.output] = node
                 self._alias(source.output, node.output, node)
 
+    def is_strided(self, value: Value) -> bool:
+        """Whether a value does not lie in its root's memory as if it were alone there."""
+        return value in self._layouts
+
     def layout(self, value: Value) -> Layout:
         """How a value lies in its root's memory."""
         return self._layouts.get(value) or Layout(0, contiguous_strides(value.shape))
@@ -123,8 +147,25 @@ class Views:
 _MOVES = (Reshape, Permute, Split, DynamicSlice, IndexSelect, Expand)
 
 
-def _reads(user: Node, value: Value, layout: Layout) -> bool:
-    """Whether a node can read a value that lies so: rows of operands must be contiguous, those of masks need not."""
+_COPIES = (Concatenate, Permute, Split, DynamicSlice, Expand)
+"""What runs as a strided copy, unless it is folded too."""
+
+
+def _is_whole(value: Value, layout: Layout) -> bool:
+    contiguous = contiguous_strides(value.shape)
+    same = (dim == 1 or a == b for dim, a, b in zip(value.shape, layout.strides, contiguous, strict=True))
+    return bool(layout.offset == 0) and all(same)
+
+
+def _agree(users: Sequence[Node], value: Value, layout: Layout, folded: Set[Node], loops: Loops) -> bool:
+    """Whether all users of a value read it as it lies, or only pass it on."""
+    kernels = {loops.get(user, (user,)) for user in users}
+    far = len(kernels) > 1 and not layout.in_order
+    return all(user in folded or _reads(user, value, layout, loops, far) for user in users)
+
+
+def _reads(user: Node, value: Value, layout: Layout, loops: Loops, far: bool) -> bool:
+    """Whether a node can read a value that lies so, and is not slower for it."""
     op = user.op
     if isinstance(op, Attention):
         return value not in user.inputs[:3] or bool(layout.strides[-1] == 1)
@@ -135,7 +176,44 @@ def _reads(user: Node, value: Value, layout: Layout) -> bool:
         return all(
             dim == 1 or have == want for dim, have, want in zip(dims, strides, contiguous_strides(dims), strict=True)
         )
-    return False
+    if isinstance(op, _COPIES):
+        return line_length(walk(value.shape, value.shape, layout.strides), value.shape) is not None
+    if user not in loops:
+        return False
+    shape = user.output.shape
+    length = line_length(walk(value.shape, shape, layout.strides), shape)
+    if length is None:
+        return False
+    shortest = max(_EXPENSIVE_LINE if is_expensive(loops[user]) else 1, _FAR_LINE if far else 1)
+    return length == product(shape) or not is_static(length) or length >= shortest
+
+
+def walk(have: Sequence[Dim], extents: Sequence[Dim], strides: Sequence[Dim]) -> tuple[Dim | None, ...]:
+    """Strides under which a tensor is read as if it had these extents; None where only run time tells."""
+    own = (0 if dim == 1 else s if dim == extent else None
+           for dim, extent, s in zip(have, extents[len(extents) - len(have):], strides, strict=True))  # fmt: skip
+    return (*(0 for _ in range(len(extents) - len(have))), *own)
+
+
+def continues(outer: Dim | None, inner: Dim | None, extent: Dim) -> bool:
+    """Whether an axis and the one inside it, of this extent, are walked through in one stride."""
+    return outer is not None and inner is not None and bool(outer == product((extent, inner)))
+
+
+def line_length(steps: Sequence[Dim | None], extents: Sequence[Dim]) -> Dim | None:
+    """How many elements, neighbours or the same one, follow each other; None when the first two are neither."""
+    axes = [(step, extent) for step, extent in zip(steps, extents, strict=True) if extent != 1]
+    if not axes:
+        return 1
+    (inner, length), *outer = reversed(axes)
+    if inner not in (0, 1):
+        return None
+    extent = length
+    for step, next_extent in outer:
+        if not continues(step, inner, extent):
+            break
+        inner, extent, length = step, next_extent, product((length, next_extent))
+    return length
 
 
 def _layouts_of(node: Node, source: Layout) -> tuple[Layout, ...]:
@@ -143,15 +221,20 @@ def _layouts_of(node: Node, source: Layout) -> tuple[Layout, ...]:
     op, shape = node.op, node.inputs[0].shape
     if isinstance(op, Reshape):
         strides = reshaped_strides(shape, source.strides, node.output.shape)
-        return () if strides is None else (Layout(source.offset, strides),)
+        return () if strides is None else (replace(source, strides=strides),)
     if isinstance(op, Permute):
-        return (Layout(source.offset, tuple(source.strides[axis] for axis in op.order)),)
+        moved = [axis for axis in op.order if shape[axis] != 1]
+        strides = tuple(source.strides[axis] for axis in op.order)
+        return (replace(source, strides=strides, in_order=source.in_order and moved == sorted(moved)),)
     if isinstance(op, Split):
         starts = [sum(op.sizes[:index]) for index in range(len(op.sizes))]
-        return tuple(Layout(source.offset + start * source.strides[op.axis], source.strides) for start in starts)
+        return tuple(
+            replace(source, offset=settle(source.offset + start * source.strides[op.axis])) for start in starts
+        )
     if isinstance(op, DynamicSlice):
         offset = sum((start * stride for start, stride in zip(op.starts, source.strides, strict=True)), source.offset)
-        return (Layout(offset, tuple(step * s for step, s in zip(op.steps, source.strides, strict=True))),)
+        strides = tuple(product(pair) for pair in zip(op.steps, source.strides, strict=True))
+        return (replace(source, offset=settle(offset), strides=strides),)
     if isinstance(op, Expand):
         return _expanded(shape, node.output.shape, source)
     if isinstance(op, IndexSelect) and is_constant(node.inputs[1]):
@@ -165,7 +248,7 @@ def _expanded(shape: Sequence[Dim], target: Sequence[Dim], source: Layout) -> tu
     if any(dim not in (1, extent) for dim, extent in zip(shape, own, strict=True)):
         return ()
     strides = (s if dim == extent else 0 for dim, extent, s in zip(shape, own, source.strides, strict=True))
-    return (Layout(source.offset, (*(0 for _ in range(len(target) - len(shape))), *strides)),)
+    return (replace(source, strides=(*(0 for _ in range(len(target) - len(shape))), *strides)),)
 
 
 def _selected(axis: int, indices: Value, shape: Sequence[Dim], source: Layout) -> tuple[Layout, ...]:
@@ -175,9 +258,9 @@ def _selected(axis: int, indices: Value, shape: Sequence[Dim], source: Layout) -
     index, size = int(indices.data.reshape(-1)[0]), int(shape[axis])
     if not -size <= index < size:
         return ()
-    offset = source.offset + index % size * source.strides[axis]
+    offset = settle(source.offset + index % size * source.strides[axis])
     strides = (*source.strides[:axis], *(0 for _ in indices.shape), *source.strides[axis + 1 :])
-    return (Layout(offset, strides),)
+    return (replace(source, offset=offset, strides=strides),)
 
 
 def reshaped_strides(shape: Sequence[Dim], strides: Sequence[Dim], target: Sequence[Dim]) -> tuple[Dim, ...] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ortisan.codegen.cpu.kernel import Argument, EmitContext, Param, literal
 from ortisan.registry.builder import is_constant
@@ -39,6 +39,7 @@ class Load:
     pointer: str
     kind: str
     strides: tuple[str, ...] = ()
+    offset: str = "0"
 
 
 @dataclass(frozen=True)
@@ -64,25 +65,26 @@ def build_chain(
 ) -> tuple[Chain, list[Param], list[Argument]]:
     """The chain of these nodes. `given` names values that exist already; `access` says how the others are read."""
     names = dict(given)
-    loads: list[Load] = []
+    loads: dict[tuple[Value, Load], Load] = {}
     params: list[Param] = []
     arguments: list[Argument] = []
     steps: list[Step] = []
 
     def operand(value: Value) -> str:
         root = context.views.root(value)
-        if root in names:
+        if root in names and not context.views.is_strided(value):
             return names[root]
         if is_constant(root) and root.data is not None and root.data.size == 1:
             names[root] = literal(root.data.reshape(-1)[0], root.dtype)
             return names[root]
-        shape_read = access(value)
-        index = len(loads)
-        names[root] = f"x{index}"
-        params.append(Param(f"in{index}", root.dtype.cpp))
-        arguments.append(context.read(value))
-        loads.append(Load(f"x{index}", f"in{index}", shape_read.kind, shape_read.strides))
-        return names[root]
+        # One memory may be read in several ways: as a row and as a column, or in parts.
+        way = access(value)
+        if (root, way) not in loads:
+            index = len(loads)
+            params.append(Param(f"in{index}", root.dtype.cpp))
+            arguments.append(context.read(value))
+            loads[root, way] = replace(way, result=f"x{index}", pointer=f"in{index}")
+        return loads[root, way].result
 
     for node in nodes:
         operands = tuple(operand(value) for value in node.inputs)
@@ -94,7 +96,7 @@ def build_chain(
         params.append(Param(f"out{index}", value.dtype.cpp, written=True))
         arguments.append(context.write(value))
         stores.append(Store(f"out{index}", value.dtype.cpp, names[value]))
-    return Chain(tuple(loads), tuple(steps), tuple(stores)), params, arguments
+    return Chain(tuple(loads.values()), tuple(steps), tuple(stores)), params, arguments
 
 
 def _step(node: Node, result: str, operands: tuple[str, ...]) -> Step:

@@ -68,27 +68,27 @@ def _spec(group: Group, context: EmitContext, boxes: Sequence[Box], reads: int =
 
 def emit_permute(group: Group, context: EmitContext) -> KernelSpec:
     node, op = only_node(group, Permute)
-    strides = contiguous_strides(node.inputs[0].shape)
+    layout = context.views.layout(node.inputs[0])
     shape = node.output.shape
-    source = (0, [strides[axis] for axis in op.order])
+    source = (layout.offset, [layout.strides[axis] for axis in op.order])
     return _spec(group, context, [_box(context, shape, src=source, dst=(0, contiguous_strides(shape)))])
 
 
 def emit_expand(group: Group, context: EmitContext) -> KernelSpec:
     node, _ = only_node(group, Expand)
     shape, have = node.output.shape, node.inputs[0].shape
-    whole = contiguous_strides(shape)
-    box = _box(context, shape, src=(0, whole), dst=(0, whole))
-    return _spec(group, context, [replace(box, src_strides=context.printer.broadcast_strides(have, shape))])
+    layout, whole = context.views.layout(node.inputs[0]), contiguous_strides(shape)
+    box = _box(context, shape, src=(layout.offset, whole), dst=(0, whole))
+    strides = context.printer.broadcast_strides(have, shape, strides=layout.strides)
+    return _spec(group, context, [replace(box, src_strides=strides)])
 
 
 def emit_slice(group: Group, context: EmitContext) -> KernelSpec:
     node, op = only_node(group, DynamicSlice)
-    strides = contiguous_strides(node.inputs[0].shape)
-    offset = sum((start * stride for start, stride in zip(op.starts, strides, strict=True)), start=0)
-    stepped = [step * stride for step, stride in zip(op.steps, strides, strict=True)]
-    shape = node.output.shape
-    box = _box(context, shape, src=(settle(offset), [*map(settle, stepped)]), dst=(0, contiguous_strides(shape)))
+    layout, shape = context.views.layout(node.inputs[0]), node.output.shape
+    offset = sum((start * s for start, s in zip(op.starts, layout.strides, strict=True)), start=layout.offset)
+    stepped = [product(pair) for pair in zip(op.steps, layout.strides, strict=True)]
+    box = _box(context, shape, src=(settle(offset), stepped), dst=(0, contiguous_strides(shape)))
     return _spec(group, context, [box])
 
 
@@ -102,11 +102,11 @@ def _pieces(sizes: Sequence[Dim]) -> list[Dim]:
 
 def emit_split(group: Group, context: EmitContext) -> KernelSpec:
     node, op = only_node(group, Split)
-    strides = contiguous_strides(node.inputs[0].shape)
+    layout = context.views.layout(node.inputs[0])
     boxes = []
     for index, (start, output) in enumerate(zip(_pieces(op.sizes), node.outputs, strict=True)):
         if output in group.outputs:
-            src = (settle(start * strides[op.axis]), strides)
+            src = (settle(layout.offset + start * layout.strides[op.axis]), layout.strides)
             dst = (0, contiguous_strides(output.shape))
             boxes.append(_box(context, output.shape, src=src, dst=dst, names=("in0", f"out{index}")))
     written = [index for index, output in enumerate(node.outputs) if output in group.outputs]
@@ -124,7 +124,8 @@ def emit_concatenate(group: Group, context: EmitContext) -> KernelSpec:
     for index, (start, value) in enumerate(
         zip(_pieces([value.shape[axis] for value in node.inputs]), node.inputs, strict=True)
     ):
-        src, dst = (0, contiguous_strides(value.shape)), (settle(start * strides[axis]), strides)
+        layout = context.views.layout(value)
+        src, dst = (layout.offset, layout.strides), (settle(start * strides[axis]), strides)
         boxes.append(_box(context, value.shape, src=src, dst=dst, names=(f"in{index}", "out0")))
     return _spec(group, context, boxes, reads=len(node.inputs))
 

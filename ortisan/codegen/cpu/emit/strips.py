@@ -9,13 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ortisan.codegen.cpu.costs import EXPENSIVE
 from ortisan.codegen.cpu.emit.chain import Chain, Load, Step, Store
-
-_EXPENSIVE = frozenset(
-    {"exp", "expm1", "log", "log1p", "pow", "sigmoid", "silu", "tanh", "erf", "gelu", "fastgelu", "mish", "softplus"}
-    | {"sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "elu", "selu", "celu"}
-)
-"""Functions of dozens of instructions. Any number of the others may share a loop with one of them."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +69,11 @@ def cut(chain: Chain) -> tuple[tuple[Segment, ...], tuple[Strip, ...]]:
 
 
 def _is_expensive(step: Step) -> bool:
-    return step.function in _EXPENSIVE
+    return step.function in EXPENSIVE
 
 
 def _groups(steps: Sequence[Step]) -> list[list[Step]]:
-    """Every group has one expensive step at most; cheap steps stay with the step before them."""
+    """Every group has one expensive step at most; any number of cheap ones stay with the step before them."""
     groups: list[list[Step]] = [[]]
     for step in steps:
         if _is_expensive(step) and any(map(_is_expensive, groups[-1])):
