@@ -7,7 +7,8 @@ list; a node joins a group only when everything it reads is ready by then.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from ortisan.codegen.cpu.views import Views
@@ -106,18 +107,41 @@ def loops(graph: Graph, views: Views) -> dict[Node, tuple[Node, ...]]:
 def _draft(graph: Graph, views: Views) -> tuple[list[_Draft], dict[Value, _Draft]]:
     drafts: list[_Draft] = []
     home: dict[Value, _Draft] = {}
+    users: dict[Value, set[Node]] = defaultdict(set)
     for node in graph.nodes:
+        for value in node.inputs:
+            users[value].add(node)
+    for index, node in enumerate(graph.nodes):
         if node in views.skipped:
             continue
         draft = _home_of(node, views, home) if isinstance(node.op, (Elementwise, Cast)) else None
         if draft is None:
             anchor = None if isinstance(node.op, (Elementwise, Cast)) else node
-            draft = _Draft(len(drafts), anchor, node)
+            draft = _Draft(index, anchor, node)
             drafts.append(draft)
         else:
             draft.chain.append(node)
+            for absorbed in _absorbed(node, draft, home, users):
+                draft.chain[:0] = absorbed.chain
+                home.update((made.output, draft) for made in absorbed.chain)
+                drafts.remove(absorbed)
         home.update((views.root(value), draft) for value in node.outputs)
     return drafts, home
+
+
+def _absorbed(
+    node: Node, draft: _Draft, home: Mapping[Value, _Draft], users: Mapping[Value, Set[Node]]
+) -> Iterator[_Draft]:
+    """Earlier loops of the same shape that a node of a loop reads, and nothing outside of the two."""
+    if draft.anchor is not None:
+        return
+    read = {id(d): d for value in node.inputs if (d := home.get(value)) is not None}
+    for other in sorted(read.values(), key=lambda other: -other.index):
+        if other is draft or other.anchor is not None or other.shape != draft.shape:
+            continue
+        inside = {*other.chain, *draft.chain}
+        if all(users[made.output] <= inside for made in other.chain):
+            yield other
 
 
 def _home_of(node: Node, views: Views, home: Mapping[Value, _Draft]) -> _Draft | None:
