@@ -61,6 +61,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "scalar_of_a_vector": ("(float[B,S] x, float[3] v) => (float[B,S] y)", "a = Gather(v, i) y = Mul(x, a)", {"i": np.array(1)}),
     "product_then_view": ("(float[B,S,8] x) => (float[B,S,6] y)", "m = MatMul(x, w) a, b = Split<axis = 2>(m, s) c = Add(a, v) y = Mul(c, b)",
                           {"w": weight(8, 12), "s": ints(6, 6), "v": weight(6)}),
+    "product_then_permute": ("(float[4,4,8] x) => (float[4,4,8] y)", "m = MatMul(x, w) t = Transpose<perm=[1,0,2]>(m) y = Relu(t)", {"w": weight(8, 8)}),
     "residual_from_a_view": ("(float[B,S,8] x) => (float[B,S,4] y)", "r = Slice(x, a, b, d) m = MatMul(x, w) y = Add(m, r)",
                              {"w": weight(8, 4), "a": ints(1), "b": ints(5), "d": ints(2)}),
     "residual_that_a_view_still_reads": ("(float[B,8] x) => (float[B,4] y)", """r = Softmax(x) a = Softmax(r) m = MatMul(a, w) n = Add(m, r)
