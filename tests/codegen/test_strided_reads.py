@@ -47,6 +47,8 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "every_other_row": ("(float[B,S,5,8] x) => (float[B,S,3,8] y)", "a = Slice(x, b, c, d, e) y = Exp(a)",
                         {"b": ints(0), "c": ints(9), "d": ints(2), "e": ints(2)}),
     "whole_and_permuted": ("(float[4,4,64] x) => (float[4,4,64] y)", "r = Relu(x) t = Transpose<perm=[1,0,2]>(r) y = Sub(r, t)", {}),
+    "first_row_and_element": ("(float[4,8] x) => (float[4,8] y)", """r = Relu(x) f = Slice(r, a, b) e = Slice(f, a, b, b)
+        c = Sub(r, f) y = Sub(c, e)""", {"a": ints(0), "b": ints(1)}),
     "input_and_its_view": ("(float[B,3,3,8] x) => (float[B,3,3,8] y)", "t = Transpose<perm=[0,2,1,3]>(x) y = Sub(x, t)", {}),
     "row_and_column": ("(float[7] x) => (float[7,7] y)", "c = Reshape(x, s) y = Sub(x, c)", {"s": ints(7, 1)}),
     "row_and_column_of_a_product": ("(float[7,5] x, float[7] v) => (float[7,7] y)", "a = MatMul(x, w) b = Add(a, v) c = Reshape(v, s) y = Sub(b, c)",

@@ -145,6 +145,14 @@ def test_a_loop_does_not_read_other_elements_of_what_it_makes() -> None:
     assert groups("(float[4,4,64] x) => (float[4,4,64] y)", body) == ["elementwise.relu", "elementwise.add"]
 
 
+def test_the_first_row_is_not_all_of_the_memory() -> None:
+    body = "r = Relu(x) f = Slice(r, a, b) y = Sub(r, f)"
+    assert groups("(float[4,8] x) => (float[4,8] y)", body, a=ints(0), b=ints(1)) == [
+        "elementwise.relu",
+        "elementwise.sub",
+    ]
+
+
 def test_rotary_embedding_is_three_kernels() -> None:
     body = """h = Reshape(x, s) q = Transpose<perm=[0,2,1,3]>(h) c = Slice(q, z, m, f) d = Slice(q, m, e, f) n = Neg(d)
         r = Concat<axis = 3>(n, c) u = Mul(q, cos) v = Mul(r, sin) y = Add(u, v)"""

@@ -96,11 +96,12 @@ class Views:
                 for value in node.outputs
             ):
                 folded.add(node)
-        layouts = self._find_layouts(graph, folded)
-        self._layouts = {value: layout for value, layout in layouts.items() if not _is_whole(value, layout)}
         for node in folded:
             for value in node.outputs:
                 self._alias(value, node.inputs[0], node)
+        for value, layout in self._find_layouts(graph, folded).items():
+            if not _is_whole(value, layout, self.root(value)):
+                self._layouts[value] = layout
 
     @staticmethod
     def _find_layouts(graph: Graph, nodes: set[Node]) -> dict[Value, Layout]:
@@ -127,7 +128,7 @@ class Views:
                 self._alias(source.output, node.output, node)
 
     def is_strided(self, value: Value) -> bool:
-        """Whether a value does not lie in its root's memory as if it were alone there."""
+        """Whether a value is not all of its root's memory, in its order."""
         return value in self._layouts
 
     def layout(self, value: Value) -> Layout:
@@ -151,7 +152,9 @@ _COPIES = (Concatenate, Permute, Split, DynamicSlice, Expand)
 """What runs as a strided copy, unless it is folded too."""
 
 
-def _is_whole(value: Value, layout: Layout) -> bool:
+def _is_whole(value: Value, layout: Layout, root: Value) -> bool:
+    if value.type.elements != root.type.elements:
+        return False
     contiguous = contiguous_strides(value.shape)
     same = (dim == 1 or a == b for dim, a, b in zip(value.shape, layout.strides, contiguous, strict=True))
     return bool(layout.offset == 0) and all(same)
