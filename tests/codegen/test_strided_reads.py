@@ -37,8 +37,8 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "uneven": ("(float[B,S,17] x) => (float[B,S,5] y, float[B,S,1] z, float[B,S,11] w)",
                "a, b, c = Split<axis = 2>(x, s) y = Neg(a) z = Abs(b) w = Relu(c)", {"s": ints(5, 1, 11)}),
     "heads": ("(float[B,S,21] x, float[3,1,7] b) => (float[B,3,S,7] y)", f"{HEADS} y = Add(q, b)", {"s": ints(0, 0, 3, 7)}),
-    "rotary": ("(float[B,S,128] x, float[S,64] cos, float[S,64] sin) => (float[B,2,S,64] y)",
-               f"""{HEADS} c = Slice(q, z, m, f) d = Slice(q, m, e, f) n = Neg(d) r = Concat<axis = 3>(n, c)
+    "cut_and_joined": ("(float[B,S,128] x, float[S,64] cos, float[S,64] sin) => (float[B,2,S,64] y)",
+               f"""{HEADS} c = Slice(q, z, m, f) d = Slice(q, m, e, f) n = Abs(d) r = Concat<axis = 3>(n, c)
                u = Mul(q, cos) v = Mul(r, sin) y = Add(u, v)""", HALF | {"s": ints(0, 0, 2, 64)}),
     "selected_twice": ("(float[B,S,3,9] x) => (float[B,S,9] y)", "a = Gather<axis = 2>(x, i) b = Gather<axis = 2>(x, j) y = Sub(a, b)",
                        {"i": np.array(0), "j": np.array(-1)}),

@@ -153,8 +153,8 @@ def test_the_first_row_is_not_all_of_the_memory() -> None:
     ]
 
 
-def test_rotary_embedding_is_three_kernels() -> None:
-    body = """h = Reshape(x, s) q = Transpose<perm=[0,2,1,3]>(h) c = Slice(q, z, m, f) d = Slice(q, m, e, f) n = Neg(d)
+def test_heads_cut_and_joined_again_are_not_copied_first() -> None:
+    body = """h = Reshape(x, s) q = Transpose<perm=[0,2,1,3]>(h) c = Slice(q, z, m, f) d = Slice(q, m, e, f) n = Abs(d)
         r = Concat<axis = 3>(n, c) u = Mul(q, cos) v = Mul(r, sin) y = Add(u, v)"""
     kernels = groups(
         "(float[B,S,128] x, float[S,64] cos, float[S,64] sin) => (float[B,2,S,64] y)",
@@ -165,7 +165,7 @@ def test_rotary_embedding_is_three_kernels() -> None:
         e=ints(64),
         f=ints(3),
     )
-    assert kernels == ["elementwise.neg", "concatenate", "elementwise.mul_mul_add"]
+    assert kernels == ["elementwise.abs", "concatenate", "elementwise.mul_mul_add"]
 
 
 def test_a_loop_that_only_one_other_reads_joins_it() -> None:

@@ -1,8 +1,8 @@
 """Values that are another value's memory: reshapes, and what kernels read or write through strides.
 
-Attention, rotary and the update of a cache are read with any strides; elementwise loops and copies read lines of any
-strides. So the reshapes, permutes, splits, slices, selections and expansions before them move nothing: their results are
-layouts of the memory they come from. All readers of a result must agree, else it is copied once for all of them.
+Attention, rotary and cache updates read rows of any strides, elementwise loops and copies lines of any strides. So the
+reshapes, permutes, splits, slices, selections and expansions before them move nothing: their results are layouts of the
+memory they come from. All readers of a result must agree, else it is copied once for all of them.
 """
 
 from __future__ import annotations
