@@ -293,6 +293,26 @@ def test_near_misses(body: str, mask: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("qkv", "mask", "body"),
+    [
+        (
+            "float16[B,2,S,4] q, float16[B,2,T,4] k, float[B,2,T,6] v",
+            "",
+            f"{KEY} s = MatMul(q, kt) w = Cast<to = 1>(s) p = Softmax(w) y = MatMul(p, v)",
+        ),
+        (
+            "float16[B,2,S,4] q, float16[B,2,T,4] k, float16[B,2,T,6] v",
+            "float[S,T] m",
+            f"{KEY} s = MatMul(q, kt) w = Cast<to = 1>(s) l = Add(w, m) pw = Softmax(l) p = Cast<to = 10>(pw) y = MatMul(p, v)",
+        ),
+    ],
+)
+def test_operands_of_several_types(qkv: str, mask: str, body: str) -> None:
+    result = "(float16[B,2,S,6] y)" if mask else "(float[B,2,S,6] y)"
+    not_fused(model(body, mask, qkv=qkv, result=result), "of several types: FLOAT, FLOAT16")
+
+
+@pytest.mark.parametrize(
     ("qkv", "reason"),
     [
         (

@@ -79,6 +79,10 @@ class Attention(Formula):
         q, keys, v = _dims(logits.q, "q"), _dims(logits.keys, "k"), _dims(values["v"], "v")
         k = [keys[axis] for axis in VIEW_TO_HEADS] if logits.is_view else keys
         _check_dims(q, k, v)
+        added = [mask.value for mask in logits.masks if isinstance(mask, Added)]
+        types = {str(value.dtype) for value in (logits.q, logits.keys, values["v"], root.outputs[0], *added)}
+        if len(types) > 1:
+            raise Mismatch(f"its operands are of several types: {', '.join(sorted(types))}")
         for mask in logits.masks:
             _check_mask(mask.value if isinstance(mask, Added) else mask.condition, [*q[:3], k[2]])
         if len(logits.masks) > 1 and any(isinstance(m, Chosen) and not is_swallowing(m.hidden) for m in logits.masks):
