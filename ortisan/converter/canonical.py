@@ -6,7 +6,6 @@ and their order never change.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from ortisan.converter.fuse import fuse_patterns
 from ortisan.converter.infer import infer_shapes
 from ortisan.converter.near_miss import NearMiss
 from ortisan.converter.origin import name_nodes, record_origins
+from ortisan.converter.quiet import quiet_libraries
 from ortisan.converter.shape_tests import decide_shape_tests
 from ortisan.converter.symbols import Bounds, fix_dims, name_symbols
 from ortisan.converter.unfuse import unfuse_contrib_ops
@@ -56,7 +56,7 @@ def canonicalize(
     `dims` fixes symbolic dims ({"batch": 1}); ranges ({"seq": (1, 512)}) are only checked here. A node for which
     `frozen` is true takes part in no unfusing, merging or fusing. Raises an `OrtisanError`.
     """
-    with _quiet_libraries():
+    with quiet_libraries():
         return _canonicalize(model, dims or {}, frozen or (lambda node: False))
 
 
@@ -107,20 +107,6 @@ def _simplify(model: ir.Model, frozen: Callable[[ir.Node], bool], counts: dict[s
         if not any(changes.values()):
             break
     return failures
-
-
-@contextmanager
-def _quiet_libraries() -> Iterator[None]:
-    """What the passes leave out is in the result; the libraries' own warnings about it would only alarm."""
-    loggers = [logging.getLogger(name) for name in ("onnx_ir", "onnxscript", "onnx_shape_inference")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
 
 
 @contextmanager

@@ -15,15 +15,15 @@ _UNLIMITED = 2**62
 _QUANTIZING = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 
 
-def fold_constants(model: ir.Model, failures: list[NearMiss]) -> int:
+def fold_constants(model: ir.Model, failures: list[NearMiss], largest: int = _UNLIMITED) -> int:
     """Computes nodes whose inputs are constants, unless that makes the model more than 8 MB larger per node.
 
-    Returns how many nodes went. Where the folder fails it stops, and the reason is added to `failures`.
+    Constants of more than `largest` bytes are left alone. Returns how many nodes went. Where the folder fails it stops, and the reason is added to `failures`.
     """
     before = count_nodes(model)
     try:
         optimizer.fold_constants(
-            model, input_size_limit=_UNLIMITED, output_size_limit=_UNLIMITED, should_fold=_is_worth_folding
+            model, input_size_limit=largest, output_size_limit=largest, should_fold=_is_worth_folding
         )
     except RuntimeError as error:
         failures.append(NearMiss("fold constants", "", " ".join(str(error).split())))
