@@ -47,6 +47,10 @@ class Builder:
     def producer(self, value: Value) -> Node | None:
         return self._producers.get(value)
 
+    def requires_at_least(self, a: Dim, b: Dim) -> bool:
+        """Whether a node that is there already fails unless a >= b."""
+        return any(guard.kind == "at_least" and guard.a == a and guard.b == b for guard in self.guards)
+
     def add(self, op: Op, *inputs: Value) -> Value:
         return self.add_many(op, *inputs)[0]
 

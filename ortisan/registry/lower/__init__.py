@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ortisan.registry.lower import elementwise, index, matmul, norm, private, reduce, shape
+from ortisan.registry.lower import cache, elementwise, index, matmul, norm, private, reduce, shape
 
-__all__ = ["elementwise", "index", "matmul", "norm", "private", "reduce", "shape"]
+__all__ = ["cache", "elementwise", "index", "matmul", "norm", "private", "reduce", "shape"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ortisan.registry.builder import known_dims, known_ints
+from ortisan.registry.builder import Builder, known_dims, known_ints
 from ortisan.registry.dims import Dim, ceil_div, is_static, maximum, minimum, settle
 from ortisan.registry.dtypes import DType
 from ortisan.registry.entries import Site, lowers
@@ -27,11 +27,13 @@ def _from_front(bound: Dim, dim: Dim) -> Dim:
     raise Refused(f"the slice bound {bound} may be negative or not")
 
 
-def _range(start: Dim, end: Dim, step: int, dim: Dim) -> tuple[Dim, Dim]:
+def _range(builder: Builder, start: Dim, end: Dim, step: int, dim: Dim) -> tuple[Dim, Dim]:
     """First index and count of start:end:step over a dim."""
     if step > 0:
         first = minimum(maximum(_from_front(start, dim), 0), dim)
-        last = minimum(maximum(_from_front(end, dim), 0), dim)
+        last = maximum(_from_front(end, dim), 0)
+        # A cache that new rows were written into reaches to their end.
+        last = last if builder.requires_at_least(dim, last) else minimum(last, dim)
         return first, maximum(0, ceil_div(last - first, step))
     first = minimum(maximum(_from_front(start, dim), -1), dim - 1)
     stop = -1 if is_static(end) and end <= -_OPEN_END else _from_front(end, dim)
@@ -48,7 +50,7 @@ def _slice(site: Site, starts: list[Dim], ends: list[Dim], axes: list[int], step
         if step == 0:
             raise Refused("the step of Slice is 0")
         place = normalize_axis(axis, rank)
-        first[place], sizes[place] = _range(start, end, step, x.shape[place])
+        first[place], sizes[place] = _range(site.builder, start, end, step, x.shape[place])
         strides[place] = step
     if tuple(sizes) == x.shape and all(stride == 1 for stride in strides):
         return x
