@@ -24,11 +24,8 @@ from ortisan.converter import cleanup
 from ortisan.converter.fold import fold_constants
 from ortisan.converter.infer import infer_shapes
 from ortisan.converter.quiet import quiet_libraries
-from ortisan.converter.symbols import name_symbols
+from ortisan.converter.symbols import declare_ascending, name_symbols
 from ortisan.errors import UnsupportedError
-
-ASCENDING = "ortisan.ascending"
-"""Metadata of a model: names of dims, each at most as large as the next. Sample inputs keep to it."""
 
 _OPSET = 24
 """The first with TensorScatter."""
@@ -173,9 +170,8 @@ def _declare(model: ir.Model, caches: Sequence[_Cache]) -> None:
         for (value, axis), dim in list(_dims(node.outputs)):
             if not _symbols(dim) <= known:
                 _set_dim(value, axis, ir.SymbolicDim(None))
-    chain = [caches[0].new, caches[0].total]
-    names = [str(_dim_at(place)) for place in chain if not isinstance(place, int)]
-    model.metadata_props[ASCENDING] = ",".join([*names, str(capacity)])
+    new = caches[0].new
+    declare_ascending(model, [new if isinstance(new, int) else _dim_at(new), _dim_at(caches[0].total), capacity])
 
 
 def _rewrite(graph: ir.Graph, caches: Iterable[_Cache]) -> None:

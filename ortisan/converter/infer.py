@@ -5,9 +5,11 @@ Declared shapes of intermediate values are hints that may be stale, so they coun
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeGuard
 
 import onnx_ir as ir
+import sympy
 from onnx_shape_inference import (
     OpUsageError,
     ShapeInferenceContext,
@@ -16,6 +18,7 @@ from onnx_shape_inference import (
     registry,
 )
 
+from ortisan.converter.symbols import ascending
 from ortisan.errors import ModelError
 
 
@@ -56,6 +59,27 @@ def infer_shapes(model: ir.Model) -> None:
             for value in node.outputs:
                 if value.shape is not None and any(_is_number(dim) for dim in value.shape):
                     value.shape = ir.Shape([dim.evaluate({}) if _is_number(dim) else dim for dim in value.shape])
+    _settle_minima(model)
+
+
+def _settle_minima(model: ir.Model) -> None:
+    """min(a, b) is a where the model says that a <= b: the part of a cache that is filled."""
+    order = ascending(model)
+    for graph in model.graphs() if order else ():
+        for node in graph:
+            for value in node.outputs:
+                if value.shape is not None and any("Min" in str(dim) for dim in value.shape):
+                    value.shape = ir.Shape([_settle_minimum(dim, order) for dim in value.shape])
+
+
+def _settle_minimum(dim: int | ir.SymbolicDim, order: Sequence[str]) -> int | ir.SymbolicDim:
+    if isinstance(dim, int) or dim.value is None:
+        return dim
+    found = dim._expr.replace(  # the parsed form of dim.value; onnx-ir has no public name for it
+        lambda part: isinstance(part, sympy.Min) and all(str(argument) in order for argument in part.args),
+        lambda part: min(part.args, key=lambda argument: order.index(str(argument))),
+    )
+    return int(found) if isinstance(found, sympy.Integer) else ir.SymbolicDim(found)
 
 
 def _symbols(shape: ir.Shape | None) -> set[str]:

@@ -8,7 +8,7 @@ gets a symbol of its own: two unknowns are never assumed equal.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import onnx_ir as ir
 
@@ -18,6 +18,18 @@ Dim = int | ir.SymbolicDim
 Bounds = Mapping[str, int | tuple[int, int]]
 
 _MAX_NAME = 40
+_ASCENDING = "ortisan.ascending"
+
+
+def declare_ascending(model: ir.Model, dims: Sequence[Dim]) -> None:
+    """Writes down that each of these dims is at most as large as the next: the model fails where they are not."""
+    model.metadata_props[_ASCENDING] = ",".join(map(str, dims))
+
+
+def ascending(model: ir.Model) -> tuple[str, ...]:
+    """What `declare_ascending` wrote: names, and numbers where dims have been fixed since."""
+    text = model.metadata_props.get(_ASCENDING, "")
+    return tuple(text.split(",")) if text else ()
 
 
 def name_symbols(model: ir.Model) -> dict[str, str]:
@@ -67,6 +79,8 @@ def fix_dims(model: ir.Model, dims: Bounds, originals: Mapping[str, str]) -> int
             raise OptionError(f"dims: '{name}' must be a number >= 0 or a range (low, high), got {bound!r}")
     if fixed:
         _replace(model, lambda dim: dim.evaluate(fixed) if _free_symbols(dim) & fixed.keys() else dim)
+        if order := ascending(model):
+            model.metadata_props[_ASCENDING] = ",".join(str(fixed.get(name, name)) for name in order)
     return len(fixed)
 
 
