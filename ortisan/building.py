@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 from ortisan.codegen.isa import why_not_run
 from ortisan.codegen.tuning import MODES, Tune
 from ortisan.compilation import Compilation, Options, Target
+from ortisan.converter.in_place import Cache, with_cache
 from ortisan.converter.load import load_model
 from ortisan.converter.save import save_with_external_data
 from ortisan.converter.selection import Between, Selectors
@@ -45,6 +46,7 @@ def build(
     exclude: Selectors = None,
     between: Between = None,
     whole_graph: bool = False,
+    cache: Cache = "as-is",
     name: str | None = None,
     tune: Tune = "auto",
     keep: Keep = "faster",
@@ -72,17 +74,18 @@ def build(
         raise OptionError(f"keep must be 'faster' or 'all', not {keep!r}")
     check_weights(weights)
     tune = "off" if sources_only and tune in MODES else tune
-    options = Options(Target.parse(target), dict(dims or {}), include, exclude, between, whole_graph, name, tune)
+    options = Options(Target.parse(target), dict(dims or {}), include, exclude, between, whole_graph, name, tune, cache)
     say = on_progress or (lambda _: None)
     if not sources_only:
         onnxruntime()
     obstacle = "only the sources were written" if sources_only else _obstacle(options.target)
-    with SourceRuns(model, verify=verify and obstacle is None, time=obstacle is None) as source:
+    source_model = with_cache(model, cache)
+    with SourceRuns(source_model, verify=verify and obstacle is None, time=obstacle is None) as source:
         compiled = compile_with(model, options, on_progress)
         if not compiled.ops:
             why = reasons_in_short(compiled.left_out)
             raise UnsupportedError(f"nothing in '{compiled.name}' can be compiled:\n{why}")
-        job = _Job(model, options.dims, inputs, keep, weights, verify, sources_only, obstacle, source, say)
+        job = _Job(model, source_model, options.dims, inputs, keep, weights, verify, sources_only, obstacle, source, say)
         with staged_folder(place) as staged:
             manifest, verification, bench = _fill(staged, compiled, job)
             write_manifest(staged, manifest)
@@ -93,7 +96,9 @@ def build(
 class _Job:
     """What the steps of a build share."""
 
+    given: Model
     model: Model
+    """The one given, or with its cache in place: what is verified against."""
     dims: Mapping[str, int | tuple[int, int]]
     inputs: Inputs
     keep: Keep
@@ -201,7 +206,7 @@ def _write(staged: Path, compiled: Compilation, job: _Job) -> dict[str, Any]:
     written = {
         "model": f"{name}.onnx",
         "library": library,
-        "source": describe_source(job.model),
+        "source": describe_source(job.given),
         "files": file_sizes(staged, names),
         "sources_sha256": folder_hash(staged / "src") if compiled.ops else None,
         "compiler": compiler,

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from ortisan.codegen.cpu.plan import GraphPlan
 from ortisan.codegen.isa import Isa, find_isa
 from ortisan.codegen.tuning import Tune, Tuning, check_mode
+from ortisan.converter.in_place import Cache, check_cache
 from ortisan.converter.near_miss import NearMiss
 from ortisan.converter.partition import LeftOut, Partition
 from ortisan.converter.selection import Between, Selectors
@@ -56,9 +57,11 @@ class Options:
     whole_graph: bool = False
     name: str | None = None
     tune: Tune = "off"
+    cache: Cache = "as-is"
 
     def __post_init__(self) -> None:
         check_mode(self.tune)
+        check_cache(self.cache)
         if self.whole_graph and any(option is not None for option in (self.include, self.exclude, self.between)):
             raise OptionError(
                 "whole_graph=True compiles everything, so it can't be combined with include, exclude or between"

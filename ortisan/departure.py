@@ -92,6 +92,7 @@ def _compile_again(artifact: Artifact, source: Any) -> Compilation:
         between,
         recorded["whole_graph"],
         artifact.name,
+        cache=recorded.get("cache", "as-is"),
     )
     section = artifact.manifest.get("tuning")
     compiled = compile_with(source, options, tuning=Tuning.from_json(section) if section else None)

@@ -49,6 +49,7 @@ def describe_options(options: Options) -> dict[str, Any]:
         "exclude": _selectors(options.exclude),
         "between": _between(options.between),
         "whole_graph": options.whole_graph,
+        "cache": options.cache,
     }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ortisan.converter.in_place import Cache, with_cache
 from ortisan.departure import Departure, find_departure
 from ortisan.errors import OptionError
 from ortisan.runtime.artifact import Artifact, open_artifact, open_compiled
@@ -34,6 +35,11 @@ def recorded_dims(manifest: Manifest) -> dict[str, int | tuple[int, int]]:
     return {name: tuple(bound) if isinstance(bound, list) else bound for name, bound in dims.items()}
 
 
+def recorded_cache(manifest: Manifest) -> Cache:
+    cache: Cache = (manifest.get("options") or {}).get("cache", "as-is")
+    return cache
+
+
 def verify(
     folder: str | os.PathLike[str] | Artifact,
     *,
@@ -52,8 +58,9 @@ def verify(
     source = find_source(artifact.manifest, artifact.folder, model)
     limits = dims if dims is not None else recorded_dims(artifact.manifest)
     session = open_compiled(artifact, quiet_options())
-    found = verify_session(session, source, make_cases(source, inputs, limits))
-    departure = find_departure(artifact, source, make_cases(source, inputs, limits)) if per_node else None
+    like = with_cache(source, recorded_cache(artifact.manifest))
+    found = verify_session(session, like, make_cases(like, inputs, limits))
+    departure = find_departure(artifact, source, make_cases(like, inputs, limits)) if per_node else None
     return Checked(found, departure)
 
 
@@ -75,7 +82,7 @@ def bench(
         if number is not None and number < 1:
             raise OptionError(f"{what} must be at least 1, not {number}")
     artifact = open_artifact(folder)
-    source = find_source(artifact.manifest, artifact.folder, model)
+    source = with_cache(find_source(artifact.manifest, artifact.folder, model), recorded_cache(artifact.manifest))
     compiled = open_compiled(artifact, quiet_options(threads=threads), weights=weights)
     cases = (Case("given inputs", feeds) for feeds in read_inputs(inputs)[:1])
     timed = cases if inputs is not None else Sampler(source, recorded_dims(artifact.manifest)).timed()

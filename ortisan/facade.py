@@ -23,6 +23,7 @@ from ortisan.codegen.tuning import Tune, Tuning
 from ortisan.compilation import Compilation, Options, Target
 from ortisan.converter import cleanup
 from ortisan.converter.canonical import canonicalize
+from ortisan.converter.in_place import Cache, with_cache
 from ortisan.converter.load import load_model, model_hash
 from ortisan.converter.partition import LeftOut, Partition, Subgraph, partition
 from ortisan.converter.save import own_external_tensors
@@ -63,6 +64,7 @@ def compile(
     exclude: Selectors = None,
     between: Between = None,
     whole_graph: bool = False,
+    cache: Cache = "as-is",
     name: str | None = None,
     tune: Tune = "off",
     on_progress: Progress = None,
@@ -73,11 +75,14 @@ def compile(
     types, "layer_ann:PREFIX" for annotated layers, or predicates; `between` takes names of values (inputs, outputs).
     `whole_graph=True` compiles everything or raises an error that names each node that can't be compiled.
 
+    `cache="in-place"` makes one buffer of each cache of a decoder, its past and its present, so that a step writes its new
+    positions and copies nothing; see docs/decoders.md.
+
     `tune` says who chooses how matrix products are cut into pieces, which changes their speed and never a result: "off"
     is a cost model, which needs nothing; "auto" times a few candidates on this machine, once for each size, and
     remembers which was best; "full" times many, which takes minutes. `build` takes "auto".
     """
-    options = Options(Target.parse(target), dict(dims or {}), include, exclude, between, whole_graph, name, tune)
+    options = Options(Target.parse(target), dict(dims or {}), include, exclude, between, whole_graph, name, tune, cache)
     return compile_with(model, options, on_progress)
 
 
@@ -87,7 +92,7 @@ def compile_with(
     """With `tuning`, the cuts that were chosen before are taken again."""
     say = on_progress or (lambda _: None)
     say("reading the model")
-    loaded = load_model(model)
+    loaded = load_model(with_cache(model, options.cache))
     digest = model_hash(loaded)
     cleanup.inline_functions(loaded)
     mark_selection(loaded, options.include, options.exclude, options.between)

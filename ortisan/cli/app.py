@@ -74,6 +74,7 @@ def build(
     exclude: options.Exclude = None,
     between: options.Between = None,
     whole_graph: options.WholeGraph = False,
+    cache: options.Cache = "as-is",
     keep: Annotated[
         str, typer.Option(metavar="faster|all", help="faster: give back to ONNX Runtime what it runs faster.")
     ] = "faster",
@@ -89,7 +90,7 @@ def build(
     """Compile a model into an artifact folder, verify it and time it."""
     import ortisan
 
-    chosen = options.selection(dim, include, exclude, between, whole_graph)
+    chosen = options.selection(dim, include, exclude, between, whole_graph, cache)
     with phases(json) as phase:
         artifact = ortisan.build(
             model,
@@ -121,13 +122,14 @@ def inspect(
     exclude: options.Exclude = None,
     between: options.Between = None,
     whole_graph: options.WholeGraph = False,
+    cache: options.Cache = "as-is",
     explain: Annotated[bool, typer.Option("--explain", help="Also say why near matches of patterns failed.")] = False,
     json: options.Json = False,
 ) -> None:
     """Show what would be compiled, what not and why. Builds nothing."""
     from ortisan.inspection import inspect_model
 
-    chosen = options.selection(dim, include, exclude, between, whole_graph)
+    chosen = options.selection(dim, include, exclude, between, whole_graph, cache)
     with phases(json) as phase:
         inspection = inspect_model(model, target=target, on_progress=phase, **chosen)
     if json:

@@ -30,6 +30,9 @@ Between: TypeAlias = Annotated[
     str | None, typer.Option(metavar="IN,..:OUT,..", help="Compile what lies between these values only.")
 ]
 WholeGraph: TypeAlias = Annotated[bool, typer.Option("--whole-graph", help="Compile everything, or say what can't be.")]
+Cache: TypeAlias = Annotated[
+    str, typer.Option(metavar="as-is|in-place", help="in-place: a decoder's past and present are one buffer.")
+]
 Name: TypeAlias = Annotated[str | None, typer.Option(help="Name of the op and of the files; the model's if not given.")]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 SourceModel: TypeAlias = Annotated[
@@ -70,7 +73,12 @@ def read_between(text: str | None) -> tuple[list[str], list[str]] | None:
 
 
 def selection(
-    dim: list[str] | None, include: list[str] | None, exclude: list[str] | None, between: str | None, whole_graph: bool
+    dim: list[str] | None,
+    include: list[str] | None,
+    exclude: list[str] | None,
+    between: str | None,
+    whole_graph: bool,
+    cache: str,
 ) -> dict[str, Any]:
     """The keywords of `compile` that say what to compile."""
     return {
@@ -79,4 +87,5 @@ def selection(
         "exclude": exclude or None,
         "between": read_between(between),
         "whole_graph": whole_graph,
+        "cache": cache,
     }

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import onnx_ir as ir
@@ -23,9 +23,12 @@ from onnxscript.version_converter import ConvertVersionPass
 from ortisan.converter import cleanup
 from ortisan.converter.fold import fold_constants
 from ortisan.converter.infer import infer_shapes
+from ortisan.converter.load import load_model
 from ortisan.converter.quiet import quiet_libraries
 from ortisan.converter.symbols import declare_ascending, name_symbols
-from ortisan.errors import UnsupportedError
+from ortisan.errors import OptionError, UnsupportedError
+
+Cache: TypeAlias = Literal["as-is", "in-place"]
 
 _OPSET = 24
 """The first with TensorScatter."""
@@ -46,6 +49,20 @@ class _Cache:
     axis: int
     total: Place
     new: Place | int
+
+
+def check_cache(cache: str) -> None:
+    if cache not in get_args(Cache):
+        raise OptionError(f"cache must be one of {', '.join(get_args(Cache))}, not {cache!r}")
+
+
+def with_cache(model: Any, cache: Cache) -> Any:
+    """The model as it was given, or a copy with its caches in place."""
+    if cache == "as-is":
+        return model
+    changed = load_model(model)
+    put_cache_in_place(changed)
+    return changed
 
 
 def put_cache_in_place(model: ir.Model) -> None:

@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from ortisan.converter import cleanup
 from ortisan.converter.load import load_model
-from ortisan.converter.symbols import Bounds, fix_dims, name_symbols
+from ortisan.converter.symbols import Bounds, ascending, fix_dims, name_symbols
 from ortisan.errors import UnsupportedError
 from ortisan.registry.dtypes import Array
 
@@ -62,6 +62,7 @@ class Sampler:
         self._rows = {value: _index_limit(value) for value in self.inputs}
         self.symbols = _symbols(self.inputs)
         self._leading = _leading(self.inputs)
+        self._ascending = ascending(loaded)
 
     @property
     def has_mask(self) -> bool:
@@ -96,7 +97,13 @@ class Sampler:
         row = _OTHERS[number]
         sizes = dict.fromkeys(self._leading, _LEADING[number])
         sizes |= {name: row[index % len(row)] for index, name in enumerate(others)}
+        sizes |= self._ordered(sizes)
         return {name: self._clamp(name, sizes[name]) for name in self.symbols}
+
+    def _ordered(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """The sizes of dims that the model wants in ascending order."""
+        names = [name for name in self._ascending if name in sizes]
+        return dict(zip(names, sorted(sizes[name] for name in names), strict=True))
 
     def _clamp(self, name: str, size: int) -> int:
         low, high = self._bounds.get(name, (0, size))
