@@ -73,6 +73,7 @@ def _describe_op(op: str, subgraph: Subgraph, plan: GraphPlan) -> dict[str, Any]
         "kernels": len(plan.kernels),
         "inputs": {value.name: str(value.type) for value in graph.inputs},
         "outputs": {name: str(value.type) for name, value in zip(graph.output_names, graph.outputs, strict=True)},
+        "shared": {graph.inputs[i].name: graph.output_names[o] for i, o in plan.memory.shared},
         "symbols": {name: _bounds(graph, name) for name in graph.symbols},
         "weight_bytes": sum(plan.packed_sizes()),
         "scratch": {"typical": asdict(typical_scratch(plan)), "at_upper_bounds": asdict(most) if most else None},

@@ -62,6 +62,36 @@ def test_any_memory_layout_is_accepted(graph: object, name: str) -> None:
     np.testing.assert_array_equal(graph.run([layouts[name], b])[0], graph.run([x, b])[0])
 
 
+def test_outputs_go_where_the_caller_says(graph: object) -> None:
+    inputs = random_inputs()
+    y, z = graph.run(inputs)
+    place = np.full_like(z, 7)
+    have_y, have_z = graph.run(inputs, out=[None, place])
+    assert have_z is place
+    np.testing.assert_array_equal(place, z)
+    np.testing.assert_array_equal(have_y, y)
+    assert have_y.ctypes.data != y.ctypes.data
+
+
+@pytest.mark.parametrize(
+    "change, sentence",
+    [
+        (lambda y, z, b: [y], "got 1 arrays in out, expected 2"),
+        (lambda y, z, b: [y.tolist(), z], "out for 'y' is not an array"),
+        (lambda y, z, b: [y.astype(np.float64), None], "out for 'y' has element type float64, expected float32"),
+        (lambda y, z, b: [y[:2], None], r"out for 'y' has shape \(2, 5, 4\), expected \(3, 5, 4\)"),
+        (lambda y, z, b: [np.asfortranarray(y), None], "out for 'y' must be C-contiguous, aligned and writeable"),
+        (lambda y, z, b: [np.broadcast_to(y[:1, :1, :1], y.shape), None], "must be C-contiguous"),
+        (lambda y, z, b: [None, b], "out for 'z' overlaps input 'b \"quoted\"' in memory"),
+    ],
+)
+def test_wrong_places_for_outputs_are_told(graph: object, change: object, sentence: str) -> None:
+    inputs = random_inputs()
+    y, z = graph.run(inputs)
+    with pytest.raises(ValueError, match=sentence):
+        graph.run(inputs, out=change(y, z, inputs[1]))
+
+
 def test_trace_shows_the_scratch_block(graph: object) -> None:
     inputs = random_inputs()
     outputs, scratch, symbols = graph.trace(inputs)

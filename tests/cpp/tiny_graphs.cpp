@@ -99,14 +99,14 @@ const char* rules_run(const int64_t* s, const void* const*, const void* const*, 
 
 constexpr GraphSpec tiny_add = {
     "tiny_add",  add_inputs,  2, add_weights, 1, add_outputs, 2, add_symbols, 2, add_guards, 2, add_expression<int64_t>,
-    add_expression<MaybeInt>, add_scratch, add_run, false};
+    add_expression<MaybeInt>, add_scratch, add_run, false, nullptr};
 constexpr GraphSpec tiny_where = {
     "tiny_where", where_inputs, 2, nullptr, 0, where_outputs, 1, where_symbols, 1, nullptr, 0, nullptr,
-    nullptr, [](const int64_t*) { return int64_t{0}; }, where_run, false};
+    nullptr, [](const int64_t*) { return int64_t{0}; }, where_run, false, nullptr};
 
 constexpr GraphSpec tiny_rules = {
     "tiny_rules", rules_inputs, 3, nullptr, 0, rules_outputs, 1, rules_symbols, 3, rules_guards, 3, rules_expression<int64_t>,
-    rules_expression<MaybeInt>, [](const int64_t*) { return int64_t{0}; }, rules_run, false};
+    rules_expression<MaybeInt>, [](const int64_t*) { return int64_t{0}; }, rules_run, false, nullptr};
 
 }  // namespace
 

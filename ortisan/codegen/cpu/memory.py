@@ -6,6 +6,7 @@ Sizes are symbolic, so a slot's size is the largest of its tenants', found at ru
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -15,7 +16,7 @@ from ortisan.codegen.cpu.views import Views
 from ortisan.registry.builder import is_constant
 from ortisan.registry.dims import Dim, evaluate, product, symbols_of
 from ortisan.registry.graph import Graph, Value
-from ortisan.registry.ops import Bmm, Gemm
+from ortisan.registry.ops import Bmm, CacheWrite, Gemm
 
 _TYPICAL_DIM = 64
 """Stands for a symbol when two symbolic sizes are compared."""
@@ -51,6 +52,8 @@ class MemoryPlan:
     workspaces: dict[Group, int]
     """Slot of a group's own working memory."""
     copies: tuple[Copy, ...]
+    shared: tuple[tuple[int, int], ...] = ()
+    """Inputs and outputs that may be the same memory: a cache, and the cache with new rows in it."""
 
     def offsets(self, dims: Mapping[str, int]) -> list[int]:
         """Where the slots begin for these values of the symbols, and last the size of the block."""
@@ -127,7 +130,22 @@ def plan_memory(
                     places[root] = slots.hand_over(places[spent], until)
                 else:
                     places[root] = Place("scratch", slots.take(byte_size(root), now, until))
-    return MemoryPlan(places, tuple(Slot(tuple(sizes)) for sizes in slots.sizes), workspaces, tuple(copies))
+    laid_out = tuple(Slot(tuple(sizes)) for sizes in slots.sizes)
+    return MemoryPlan(places, laid_out, workspaces, tuple(copies), _shared(graph, views, places))
+
+
+def _shared(graph: Graph, views: Views, places: Mapping[Value, Place]) -> tuple[tuple[int, int], ...]:
+    """Caches that nothing but their write reads. When past and output are the same memory, it writes the new rows only."""
+    read = [value for node in graph.nodes if node not in views.skipped for value in node.inputs]
+    reads = Counter(views.root(value) for value in (*read, *graph.outputs))
+    pairs: list[tuple[int, int]] = []
+    for node in graph.nodes:
+        if not isinstance(node.op, CacheWrite) or node.inputs[0].shape != node.output.shape:
+            continue
+        past, place = node.inputs[0], places[views.root(node.output)]
+        if past in graph.inputs and reads[past] == 1 and place.kind == "output":
+            pairs.append((graph.inputs.index(past), place.index))
+    return tuple(pairs)
 
 
 def _spent_residual(group: Group, output: Value, views: Views, last_use: Mapping[Value, int], now: int) -> Value | None:

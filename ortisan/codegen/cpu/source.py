@@ -106,6 +106,7 @@ class GraphSource:
     slots: tuple[str, ...]
     calls: tuple[Call, ...]
     thin: bool
+    shared: tuple[tuple[int, int], ...]
 
 
 @dataclass(eq=False)
@@ -148,6 +149,7 @@ def render_graph(plan: GraphPlan, index: int, op: str) -> str:
         tuple(_largest(plan.printer.all(slot.sizes)) for slot in plan.memory.slots),
         tuple(calls),
         is_thin(plan),
+        plan.memory.shared,
     )
     return render("cpu/graph.cpp.j2", source)
 

@@ -1,7 +1,10 @@
 // A Python module that runs the compiled graphs on numpy arrays, without ONNX Runtime.
 //
-//   graphs() -> [{"op", "inputs", "weights", "outputs", "symbols"}, ...]
-//   Graph(index, threads=1): set_weights(arrays), run(arrays) -> arrays, trace(arrays) -> (arrays, scratch, symbols)
+//   graphs() -> [{"op", "inputs", "weights", "outputs", "symbols", "shared"}, ...]
+//   Graph(index, threads=1): set_weights(arrays), run(arrays, out=None) -> arrays, trace(arrays) -> (arrays, scratch, symbols)
+//
+// `out` has an array or None for each output. An array is written and returned. `shared` maps inputs to outputs that may be the
+// same array: caches, of which only the new rows are written then.
 //
 // bfloat16 and float8 arrays come and go as their raw bits, in unsigned integers.
 
@@ -9,9 +12,14 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "bind.h"
 #include "element_size.h"
@@ -64,6 +72,33 @@ py::array usable(const GraphSpec& graph, const py::handle& object, const char* r
   return array;
 }
 
+// The caller's array for an output, which has to be as the output is: nothing is converted on the way out.
+py::array output_array(const GraphSpec& graph, const py::object& object, const TensorSpec& output,
+                       const std::vector<py::ssize_t>& shape) {
+  const std::string what = std::string(graph.op) + ": out for '" + output.name + "' ";
+  if (!py::isinstance<py::array>(object)) throw py::value_error(what + "is not an array");
+  const py::array array = py::reinterpret_borrow<py::array>(object);
+  if (!fits(array.dtype(), output.dtype))
+    throw py::value_error(what + "has element type " + py::str(array.dtype()).cast<std::string>() + ", expected " +
+                          py::str(numpy_type(output.dtype)).cast<std::string>());
+  if (std::vector<py::ssize_t>(array.shape(), array.shape() + array.ndim()) != shape)
+    throw py::value_error(what + "has shape " + py::str(array.attr("shape")).cast<std::string>() + ", expected " +
+                          py::str(py::tuple(py::cast(shape))).cast<std::string>());
+  const py::object flags = array.attr("flags");
+  if (!flags["C_CONTIGUOUS"].cast<bool>() || !flags["ALIGNED"].cast<bool>() || !flags["WRITEABLE"].cast<bool>())
+    throw py::value_error(what + "must be C-contiguous, aligned and writeable");
+  return array;
+}
+
+// (input, output) of what may be the same memory.
+std::vector<std::pair<int, int>> shared_pairs(const GraphSpec& graph) {
+  int *inputs = nullptr, *outputs = nullptr;
+  const size_t count = graph.shared == nullptr ? 0 : graph.shared(&inputs, &outputs);
+  std::vector<std::pair<int, int>> pairs;
+  for (size_t i = 0; i < count; ++i) pairs.emplace_back(inputs[i], outputs[i]);
+  return pairs;
+}
+
 void check_count(const GraphSpec& graph, size_t actual, int32_t expected, const char* what) {
   if (actual != static_cast<size_t>(expected))
     throw py::value_error(std::string(graph.op) + ": got " + std::to_string(actual) + " " + what + ", expected " +
@@ -110,8 +145,9 @@ class Graph {
     weights_ = weights;
   }
 
-  std::vector<py::array> run(const std::vector<py::object>& objects) {
-    Call call = prepare(objects);
+  std::vector<py::array> run(const std::vector<py::object>& objects, const std::optional<std::vector<py::object>>& out) {
+    if (out) check_count(spec_, out->size(), spec_.output_count, "arrays in out");
+    Call call = prepare(objects, out ? *out : std::vector<py::object>(static_cast<size_t>(spec_.output_count), py::none()));
     std::unique_ptr<Block> block = take_block(call.scratch_bytes);
     compute(call, block->data);
     keep_block(std::move(block));
@@ -119,7 +155,7 @@ class Graph {
   }
 
   py::tuple trace(const std::vector<py::object>& objects) {
-    Call call = prepare(objects);
+    Call call = prepare(objects, std::vector<py::object>(static_cast<size_t>(spec_.output_count), py::none()));
     auto block = std::make_unique<Block>(static_cast<size_t>(call.scratch_bytes));
     if (block->size != 0) std::memset(block->data, 0, block->size);
     compute(call, block->data);
@@ -154,7 +190,7 @@ class Graph {
     return threads;
   }
 
-  Call prepare(const std::vector<py::object>& objects) const {
+  Call prepare(const std::vector<py::object>& objects, const std::vector<py::object>& out) const {
     if (weights_ == nullptr) throw py::value_error(std::string(spec_.op) + ": set_weights has not been called");
     check_count(spec_, objects.size(), spec_.input_count, "inputs");
     Call call;
@@ -176,12 +212,39 @@ class Graph {
       const TensorSpec& output = spec_.outputs[o];
       std::vector<py::ssize_t> shape;
       for (int32_t d = 0; d < output.rank; ++d) shape.push_back(dim_value(spec_, output.dims[d], call.symbols.data()));
-      call.outputs.emplace_back(numpy_type(output.dtype), shape);
+      const py::object& given = out[static_cast<size_t>(o)];
+      call.outputs.push_back(given.is_none() ? py::array(numpy_type(output.dtype), shape)
+                                             : output_array(spec_, given, output, shape));
       call.output_data.push_back(call.outputs.back().mutable_data());
     }
+    check_overlaps(call, out);
     call.scratch_bytes = spec_.scratch_bytes(call.symbols.data());
     if (call.scratch_bytes < 0) throw py::value_error(std::string(spec_.op) + ": the inputs are too large");
     return call;
+  }
+
+  // What the caller gave to be written is nobody else's memory, but for caches.
+  void check_overlaps(const Call& call, const std::vector<py::object>& out) const {
+    const auto pairs = shared_pairs(spec_);
+    for (size_t o = 0; o < out.size(); ++o) {
+      if (out[o].is_none()) continue;
+      const std::string what = std::string(spec_.op) + ": out for '" + spec_.outputs[o].name + "' overlaps ";
+      for (size_t i = 0; i < call.inputs.size(); ++i) {
+        if (!overlap(call.inputs[i], call.outputs[o])) continue;
+        const std::pair<int, int> pair(static_cast<int>(i), static_cast<int>(o));
+        const bool same = call.input_data[i] == call.output_data[o];
+        if (!same || std::find(pairs.begin(), pairs.end(), pair) == pairs.end())
+          throw py::value_error(what + "input '" + spec_.inputs[i].name + "' in memory");
+      }
+      for (size_t other = 0; other < o; ++other)
+        if (overlap(call.outputs[other], call.outputs[o]))
+          throw py::value_error(what + "that for '" + spec_.outputs[other].name + "' in memory");
+    }
+  }
+
+  static bool overlap(const py::array& a, const py::array& b) {
+    const auto first = reinterpret_cast<uintptr_t>(a.data()), second = reinterpret_cast<uintptr_t>(b.data());
+    return first < second + static_cast<size_t>(b.nbytes()) && second < first + static_cast<size_t>(a.nbytes());
   }
 
   void compute(const Call& call, char* scratch) {
@@ -231,9 +294,11 @@ py::dict describe(const GraphSpec& graph) {
   for (int32_t s = 0; s < graph.symbol_count; ++s)
     symbols.append(py::dict(py::arg("name") = graph.symbols[s].name, py::arg("low") = graph.symbols[s].low,
                             py::arg("high") = graph.symbols[s].high));
+  py::dict shared;
+  for (const auto& [input, output] : shared_pairs(graph)) shared[py::int_(input)] = output;
   return py::dict(py::arg("op") = graph.op, py::arg("inputs") = describe_tensors(graph, graph.inputs, graph.input_count),
                   py::arg("weights") = weights, py::arg("outputs") = describe_tensors(graph, graph.outputs, graph.output_count),
-                  py::arg("symbols") = symbols);
+                  py::arg("symbols") = symbols, py::arg("shared") = shared);
 }
 
 }  // namespace
@@ -252,6 +317,7 @@ PYBIND11_MODULE(ORTISAN_MODULE, module) {
       .def_property_readonly("op", &Graph::op)
       .def_property_readonly("threads", &Graph::threads)
       .def("set_weights", &Graph::set_weights, py::arg("weights"), "Keeps the arrays; they are copied only where numpy must.")
-      .def("run", &Graph::run, py::arg("inputs"), "The outputs. Lets other Python threads run meanwhile.")
+      .def("run", &Graph::run, py::arg("inputs"), py::arg("out") = py::none(),
+           "The outputs, in the arrays of `out` where it has one. Lets other Python threads run meanwhile.")
       .def("trace", &Graph::trace, py::arg("inputs"), "(outputs, scratch block as uint8, the symbols' values)");
 }

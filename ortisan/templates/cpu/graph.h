@@ -1,6 +1,7 @@
 // What a generated graph hands to its callers (the ONNX Runtime glue, the direct binding): tables and four functions.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "parallel.h"
@@ -107,6 +108,9 @@ struct GraphSpec {
   const char* (*run)(const int64_t* symbols, const void* const* inputs, const void* const* weights, void* const* outputs,
                      char* scratch, Parallel parallel);
   bool thin;  // most bytes of the packed weights are read by products of few rows
+  // Null, or tells which inputs and outputs, pair by pair, may be the same memory: caches that are written in place. Returns
+  // how many pairs there are.
+  size_t (*shared)(int** inputs, int** outputs);
 };
 
 // Defined by the generated library.cpp.

@@ -107,6 +107,8 @@ GraphOp make_op(const GraphSpec& graph, Registration* home, Weights weights) {
   op.kernel_compute_v2 = compute;
   op.kernel_destroy = [](void* self) { destroy(static_cast<HomedKernel*>(self)); };
   op.infer_output_shape = infer_output_shape;
+  op.may_inplace = graph.shared;
+  op.release_may_inplace = [](int*, int*) {};
   op.graph = &graph;
   op.home = home;
   op.weights = weights;
