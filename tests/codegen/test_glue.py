@@ -77,6 +77,31 @@ def test_shapes_that_do_not_fit_are_told_in_one_sentence(
     np.testing.assert_array_equal(session.run(None, inputs)[0], add_reference(**inputs)[0])
 
 
+def same_model(*, between: bool) -> onnx.ModelProto:
+    """y tells whether tiny_same had one memory for its input and its output; `between` other nodes or not."""
+    value = helper.make_tensor_value_info
+    same = helper.make_node("tiny_same", ["a" if between else "x"], ["b" if between else "y"], domain="ortisan.tiny")
+    nodes = [helper.make_node("Neg", ["x"], ["a"]), same, helper.make_node("Abs", ["b"], ["y"])] if between else [same]
+    graph = helper.make_graph(
+        nodes, "g", [value("x", TensorProto.DOUBLE, [5])], [value("y", TensorProto.DOUBLE, [5])]
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ortisan.tiny", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+
+def test_shared_memory_is_known_to_onnx_runtime(tiny: Built) -> None:
+    """Between other nodes ONNX Runtime shares it by itself; inputs and outputs of the model are the caller's to bind."""
+    x = np.ones(5)
+    assert open_session(same_model(between=True), tiny.library).run(None, {"x": x})[0].all()
+    session = open_session(same_model(between=False), tiny.library)
+    assert not session.run(None, {"x": x})[0].any()
+    binding, buffer = session.io_binding(), ort.OrtValue.ortvalue_from_numpy(np.zeros(5))
+    binding.bind_ortvalue_input("x", buffer)
+    binding.bind_ortvalue_output("y", buffer)
+    session.run_with_iobinding(binding)
+    assert buffer.numpy().all()
+
+
 def test_a_symbol_below_an_open_range(tiny: Built) -> None:
     session = open_session(where_model(), tiny.library)
     with pytest.raises(Exception, match="tiny_where: 'n' is 1, below its declared minimum 2"):

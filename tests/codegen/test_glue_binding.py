@@ -27,7 +27,7 @@ def random_inputs(batch: int = 3, seq: int = 3) -> list[np.ndarray]:
 
 
 def test_graphs_describes_the_library(binding: ModuleType) -> None:
-    add, where, _ = binding.graphs()
+    add, where, _, same = binding.graphs()
     assert add["op"] == "tiny_add"
     assert add["inputs"][0] == {"name": "x", "dtype": 1, "shape": ["batch", "seq", 4]}
     assert add["inputs"][1]["name"] == 'b "quoted"'
@@ -35,6 +35,8 @@ def test_graphs_describes_the_library(binding: ModuleType) -> None:
     assert add["weights"] == [{"name": "w", "dtype": 1, "bytes": 16}]
     assert add["symbols"][1] == {"name": "seq", "low": 1, "high": 512}
     assert where["weights"] == []
+    assert where["shared"] == {}
+    assert same["shared"] == {0: 0}
 
 
 @pytest.mark.parametrize("batch, seq", [(1, 1), (3, 3), (1, 512), (0, 1)])
@@ -90,6 +92,18 @@ def test_wrong_places_for_outputs_are_told(graph: object, change: object, senten
     y, z = graph.run(inputs)
     with pytest.raises(ValueError, match=sentence):
         graph.run(inputs, out=change(y, z, inputs[1]))
+
+
+def test_a_shared_output_may_be_the_input(binding: ModuleType) -> None:
+    x = np.zeros(5)
+    (copied,) = binding.Graph(3).run([x])
+    assert not copied.any()
+    (y,) = binding.Graph(3).run([x], out=[x])
+    assert y is x
+    assert x.all()
+    block = np.zeros(6)
+    with pytest.raises(ValueError, match="out for 'y' overlaps input 'x' in memory"):
+        binding.Graph(3).run([block[:5]], out=[block[1:]])
 
 
 def test_trace_shows_the_scratch_block(graph: object) -> None:
@@ -178,9 +192,9 @@ def test_a_failure_inside_a_kernel(graph: object) -> None:
         graph.run([x, -b])
 
 
-@pytest.mark.parametrize("index", [-1, 3])
+@pytest.mark.parametrize("index", [-1, 4])
 def test_a_graph_that_is_not_there(binding: ModuleType, index: int) -> None:
-    with pytest.raises(IndexError, match=f"no graph {index}; the library has 3"):
+    with pytest.raises(IndexError, match=f"no graph {index}; the library has 4"):
         binding.Graph(index)
 
 

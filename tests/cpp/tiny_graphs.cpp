@@ -5,6 +5,7 @@
 // tiny_where: out[n] = a[n] if c[n] else 0, of doubles.
 // tiny_rules: r[n - m] = 0 of p[n, m], q[n + m] and an input [k] with a long name, where k = n, m is even and n >= 2; nothing but
 //             rules for shapes.
+// tiny_same: y[n] = 1 where its memory is that of x[n], which it may be, else 0.
 
 #include "graph.h"
 
@@ -97,6 +98,21 @@ const char* rules_run(const int64_t* s, const void* const*, const void* const*, 
   return nullptr;
 }
 
+constexpr TensorSpec same_inputs[] = {{"x", 11, 1, n_dims}};
+constexpr TensorSpec same_outputs[] = {{"y", 11, 1, n_dims}};
+
+size_t same_shared(int** inputs, int** outputs) {
+  static int in[] = {0}, out[] = {0};
+  *inputs = in, *outputs = out;
+  return 1;
+}
+
+const char* same_run(const int64_t* s, const void* const* inputs, const void* const*, void* const* outputs, char*, Parallel) {
+  const double same = inputs[0] == outputs[0] ? 1 : 0;
+  for (int64_t i = 0; i < s[0]; ++i) static_cast<double*>(outputs[0])[i] = same;
+  return nullptr;
+}
+
 constexpr GraphSpec tiny_add = {
     "tiny_add",  add_inputs,  2, add_weights, 1, add_outputs, 2, add_symbols, 2, add_guards, 2, add_expression<int64_t>,
     add_expression<MaybeInt>, add_scratch, add_run, false, nullptr};
@@ -108,10 +124,14 @@ constexpr GraphSpec tiny_rules = {
     "tiny_rules", rules_inputs, 3, nullptr, 0, rules_outputs, 1, rules_symbols, 3, rules_guards, 3, rules_expression<int64_t>,
     rules_expression<MaybeInt>, [](const int64_t*) { return int64_t{0}; }, rules_run, false, nullptr};
 
+constexpr GraphSpec tiny_same = {
+    "tiny_same", same_inputs, 1, nullptr, 0, same_outputs, 1, where_symbols, 1, nullptr, 0, nullptr,
+    nullptr, [](const int64_t*) { return int64_t{0}; }, same_run, false, same_shared};
+
 }  // namespace
 
-extern const GraphSpec* const graph_specs[] = {&tiny_add, &tiny_where, &tiny_rules};
-extern const int32_t graph_spec_count = 3;
+extern const GraphSpec* const graph_specs[] = {&tiny_add, &tiny_where, &tiny_rules, &tiny_same};
+extern const int32_t graph_spec_count = 4;
 extern const char* const domain_name = "ortisan.tiny";
 
 }  // namespace ortisan
