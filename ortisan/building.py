@@ -79,13 +79,13 @@ def build(
     if not sources_only:
         onnxruntime()
     obstacle = "only the sources were written" if sources_only else _obstacle(options.target)
-    source_model = with_cache(model, cache)
-    with SourceRuns(source_model, verify=verify and obstacle is None, time=obstacle is None) as source:
+    like = with_cache(model, cache)
+    with SourceRuns(like, verify=verify and obstacle is None, time=obstacle is None) as source:
         compiled = compile_with(model, options, on_progress)
         if not compiled.ops:
             why = reasons_in_short(compiled.left_out)
             raise UnsupportedError(f"nothing in '{compiled.name}' can be compiled:\n{why}")
-        job = _Job(model, source_model, options.dims, inputs, keep, weights, verify, sources_only, obstacle, source, say)
+        job = _Job(model, like, options.dims, inputs, keep, weights, verify, sources_only, obstacle, source, say)
         with staged_folder(place) as staged:
             manifest, verification, bench = _fill(staged, compiled, job)
             write_manifest(staged, manifest)

@@ -75,8 +75,8 @@ def compile(
     types, "layer_ann:PREFIX" for annotated layers, or predicates; `between` takes names of values (inputs, outputs).
     `whole_graph=True` compiles everything or raises an error that names each node that can't be compiled.
 
-    `cache="in-place"` makes one buffer of each cache of a decoder, its past and its present, so that a step writes its new
-    positions and copies nothing; see docs/decoders.md.
+    `cache="in-place"` makes past and present of a decoder one buffer, so that a step writes its new positions and
+    copies nothing; see docs/decoders.md.
 
     `tune` says who chooses how matrix products are cut into pieces, which changes their speed and never a result: "off"
     is a cost model, which needs nothing; "auto" times a few candidates on this machine, once for each size, and

@@ -90,12 +90,13 @@ def build(
     """Compile a model into an artifact folder, verify it and time it."""
     import ortisan
 
-    chosen = options.selection(dim, include, exclude, between, whole_graph, cache)
+    chosen = options.selection(dim, include, exclude, between, whole_graph)
     with phases(json) as phase:
         artifact = ortisan.build(
             model,
             output,
             target=target,
+            cache=cache,  # type: ignore[arg-type]  # build checks it
             keep=keep,  # type: ignore[arg-type]  # build checks it
             weights=weights,  # type: ignore[arg-type]  # build checks it
             name=name,
@@ -129,9 +130,9 @@ def inspect(
     """Show what would be compiled, what not and why. Builds nothing."""
     from ortisan.inspection import inspect_model
 
-    chosen = options.selection(dim, include, exclude, between, whole_graph, cache)
+    chosen = options.selection(dim, include, exclude, between, whole_graph)
     with phases(json) as phase:
-        inspection = inspect_model(model, target=target, on_progress=phase, **chosen)
+        inspection = inspect_model(model, target=target, cache=cache, on_progress=phase, **chosen)
     if json:
         write_json(inspection.to_json())
     else:

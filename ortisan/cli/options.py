@@ -73,12 +73,7 @@ def read_between(text: str | None) -> tuple[list[str], list[str]] | None:
 
 
 def selection(
-    dim: list[str] | None,
-    include: list[str] | None,
-    exclude: list[str] | None,
-    between: str | None,
-    whole_graph: bool,
-    cache: str,
+    dim: list[str] | None, include: list[str] | None, exclude: list[str] | None, between: str | None, whole_graph: bool
 ) -> dict[str, Any]:
     """The keywords of `compile` that say what to compile."""
     return {
@@ -87,5 +82,4 @@ def selection(
         "exclude": exclude or None,
         "between": read_between(between),
         "whole_graph": whole_graph,
-        "cache": cache,
     }

@@ -18,7 +18,8 @@ _QUANTIZING = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeL
 def fold_constants(model: ir.Model, failures: list[NearMiss], largest: int = _UNLIMITED) -> int:
     """Computes nodes whose inputs are constants, unless that makes the model more than 8 MB larger per node.
 
-    Constants of more than `largest` bytes are left alone. Returns how many nodes went. Where the folder fails it stops, and the reason is added to `failures`.
+    Constants of more than `largest` bytes are left alone. Returns how many nodes went. Where the folder fails it stops,
+    and the reason is added to `failures`.
     """
     before = count_nodes(model)
     try:

@@ -6,7 +6,7 @@ Declared shapes of intermediate values are hints that may be stale, so they coun
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import onnx_ir as ir
 import sympy
@@ -75,7 +75,8 @@ def _settle_minima(model: ir.Model) -> None:
 def _settle_minimum(dim: int | ir.SymbolicDim, order: Sequence[str]) -> int | ir.SymbolicDim:
     if isinstance(dim, int) or dim.value is None:
         return dim
-    found = dim._expr.replace(  # the parsed form of dim.value; onnx-ir has no public name for it
+    parsed: Any = dim._expr  # the parsed form of dim.value; onnx-ir has no public name for it
+    found = parsed.replace(
         lambda part: isinstance(part, sympy.Min) and all(str(argument) in order for argument in part.args),
         lambda part: min(part.args, key=lambda argument: order.index(str(argument))),
     )

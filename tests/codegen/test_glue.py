@@ -82,9 +82,7 @@ def same_model(*, between: bool) -> onnx.ModelProto:
     value = helper.make_tensor_value_info
     same = helper.make_node("tiny_same", ["a" if between else "x"], ["b" if between else "y"], domain="ortisan.tiny")
     nodes = [helper.make_node("Neg", ["x"], ["a"]), same, helper.make_node("Abs", ["b"], ["y"])] if between else [same]
-    graph = helper.make_graph(
-        nodes, "g", [value("x", TensorProto.DOUBLE, [5])], [value("y", TensorProto.DOUBLE, [5])]
-    )
+    graph = helper.make_graph(nodes, "g", [value("x", TensorProto.DOUBLE, [5])], [value("y", TensorProto.DOUBLE, [5])])
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ortisan.tiny", 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=9)
 

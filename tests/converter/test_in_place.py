@@ -155,7 +155,9 @@ def test_a_past_that_is_an_output_is_refused() -> None:
     assert "it is an output too" in refusal(model)
 
 
-@pytest.mark.parametrize("body", ["Concat<axis=2>(k, past)", "Concat<axis=2>(past, k, k)", "Concat<axis=2>(past, past)"])
+@pytest.mark.parametrize(
+    "body", ["Concat<axis=2>(k, past)", "Concat<axis=2>(past, k, k)", "Concat<axis=2>(past, past)"]
+)
 def test_other_concats_are_refused(body: str) -> None:
     assert "not the first of the two inputs" in refusal(small(f"present = {body}"))
 
@@ -181,7 +183,9 @@ def test_a_mask_is_known_by_its_length(length: str, after: str) -> None:
 
 
 def test_a_model_without_a_cache_is_refused() -> None:
-    assert "the model has no cache to keep in place" in refusal(text_model("(float[B,4] x) => (float[B,4] y)", "y=Relu(x)"))
+    assert "the model has no cache to keep in place" in refusal(
+        text_model("(float[B,4] x) => (float[B,4] y)", "y=Relu(x)")
+    )
 
 
 def test_other_values_of_the_option_are_refused() -> None:

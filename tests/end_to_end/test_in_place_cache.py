@@ -113,7 +113,9 @@ def test_the_manifest_names_what_may_be_shared(built: tuple[str, Artifact]) -> N
 def paged_model() -> onnx.ModelProto:
     """A cache whose rows are pages of memory."""
     body = "k = Mul(x, x) present = Concat<axis=1>(past, k) y = ReduceSum<keepdims=0>(present)"
-    signature = "(int64[B,T] attention_mask, float[B,P,1024] past, float[B,S,1024] x) => (float y, float[B,T,1024] present)"
+    signature = (
+        "(int64[B,T] attention_mask, float[B,P,1024] past, float[B,S,1024] x) => (float y, float[B,T,1024] present)"
+    )
     return text_model(signature, body, opset=18)
 
 
@@ -149,7 +151,9 @@ def paged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("paged")
     artifact = ortisan.build(paged_model(), folder / "pages", cache="in-place", keep="all", tune="off", name="pages")
     ortisan.generate(
-        ortisan.compile(paged_model(), cache="in-place", name="pages", whole_graph=True), folder / "module", bindings=True
+        ortisan.compile(paged_model(), cache="in-place", name="pages", whole_graph=True),
+        folder / "module",
+        bindings=True,
     )
     return artifact.folder.parent
 
@@ -183,8 +187,13 @@ def test_the_python_module_writes_in_place(paged: Path) -> None:
     results = graph.run([feeds[name] for name in inputs], out=out)
     assert results[present] is cache
     np.testing.assert_array_equal(cache, copied[present])
-    assert (cache[:, 5:7] == 4).all() and (cache[:, 7:] == SENTINEL).all()
+    assert (cache[:, 5:7] == 4).all()
+    assert (cache[:, 7:] == SENTINEL).all()
     with pytest.raises(ValueError, match="out for 'present' overlaps input 'past' in memory"):
-        graph.run([cache[:1] if name == "past" else feeds[name][:1] for name in inputs], out=[
-            cache.reshape(-1)[1024 : 1024 * 10].reshape(1, 9, 1024) if name == "present" else None for name in outputs
-        ])
+        graph.run(
+            [cache[:1] if name == "past" else feeds[name][:1] for name in inputs],
+            out=[
+                cache.reshape(-1)[1024 : 1024 * 10].reshape(1, 9, 1024) if name == "present" else None
+                for name in outputs
+            ],
+        )

@@ -108,7 +108,11 @@ def _torch_decoder(kind: str) -> tuple[Any, Any]:
                 parameter.uniform_(0.5, 1.5)
             else:
                 parameter.normal_(0, 0.1 if parameter.ndim == 1 else 0.2)
-    ids, mask, positions = torch.zeros((2, 3), dtype=torch.int64), torch.ones((2, 8), dtype=torch.int64), torch.arange(3)
+    ids, mask, positions = (
+        torch.zeros((2, 3), dtype=torch.int64),
+        torch.ones((2, 8), dtype=torch.int64),
+        torch.arange(3),
+    )
     past = [torch.zeros((2, KV_HEADS[kind], 5, HEAD_SIZE)) for _ in PAST]
     return _with_flat_cache(model), (ids, mask, positions.expand(2, 3).clone(), past)
 

@@ -135,7 +135,7 @@ def plan_memory(
 
 
 def _shared(graph: Graph, views: Views, places: Mapping[Value, Place]) -> tuple[tuple[int, int], ...]:
-    """Caches that nothing but their write reads. When past and output are the same memory, it writes the new rows only."""
+    """Caches that only their write reads: when past and output are the same memory, it writes nothing but new rows."""
     read = [value for node in graph.nodes if node not in views.skipped for value in node.inputs]
     reads = Counter(views.root(value) for value in (*read, *graph.outputs))
     pairs: list[tuple[int, int]] = []

@@ -8,13 +8,14 @@ from ortisan.registry.entries import Site, lowers
 from ortisan.registry.graph import Value
 from ortisan.registry.lower.axes import normalize_axis
 from ortisan.registry.ops import CacheWrite, Expand
+from ortisan.registry.ops.cache import CacheMode
 from ortisan.registry.refusal import Refused
 
 
 @lowers("TensorScatter", since=24, attributes=["axis", "mode"])
 def tensor_scatter(site: Site) -> Value:
     past, update, starts = site.need(0), site.need(1), site.optional(2)
-    mode = site.attribute("mode", "linear")
+    mode: CacheMode = site.attribute("mode", "linear")
     if mode not in ("linear", "circular"):
         raise Refused(f"TensorScatter mode '{mode}' is not defined")
     axis = normalize_axis(site.attribute("axis", -2), len(past.shape))
