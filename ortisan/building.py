@@ -226,7 +226,8 @@ def _clear(staged: Path) -> None:
 
 def _bench(written: _Staged, job: _Job) -> Bench:
     job.say("timing against ONNX Runtime")
-    return time_pair(written.session, job.source.stock(), job.timed_cases(), limit=CLEARLY)
+    shared = written.manifest["shared"]
+    return time_pair(written.session, job.source.stock(), job.timed_cases(), limit=CLEARLY, shared=shared)
 
 
 def _find_slower(

@@ -32,6 +32,7 @@ def describe_compilation(compiled: Compilation) -> dict[str, Any]:
             _describe_op(op, subgraph, plan)
             for op, subgraph, plan in zip(compiled.ops, compiled.partition.subgraphs, compiled.plans, strict=True)
         ],
+        "shared": shared_values(compiled),
         "options": describe_options(compiled.options),
         "tuning": compiled.tuning.to_json([product for plan in compiled.plans for product in plan.products]),
         "compiled_nodes": sum(len(subgraph.nodes) for subgraph in compiled.partition.subgraphs),
@@ -39,6 +40,18 @@ def describe_compilation(compiled: Compilation) -> dict[str, Any]:
         "left_out": group_left_out(compiled.left_out),
         "op_counts": dict(sorted(compiled.op_counts().items())),
     }
+
+
+def shared_values(compiled: Compilation) -> dict[str, str]:
+    """Inputs of the model whose memory an output may be, and those outputs: caches that are written in place."""
+    inputs = {value.name for value in compiled.model.graph.inputs}
+    outputs = {value.name for value in compiled.model.graph.outputs}
+    pairs = (
+        (plan.graph.inputs[i].name, plan.graph.output_names[o])
+        for plan in compiled.plans
+        for i, o in plan.memory.shared
+    )
+    return {name: output for name, output in pairs if name in inputs and output in outputs}
 
 
 def describe_options(options: Options) -> dict[str, Any]:
@@ -73,7 +86,6 @@ def _describe_op(op: str, subgraph: Subgraph, plan: GraphPlan) -> dict[str, Any]
         "kernels": len(plan.kernels),
         "inputs": {value.name: str(value.type) for value in graph.inputs},
         "outputs": {name: str(value.type) for name, value in zip(graph.output_names, graph.outputs, strict=True)},
-        "shared": {graph.inputs[i].name: graph.output_names[o] for i, o in plan.memory.shared},
         "symbols": {name: _bounds(graph, name) for name in graph.symbols},
         "weight_bytes": sum(plan.packed_sizes()),
         "scratch": {"typical": asdict(typical_scratch(plan)), "at_upper_bounds": asdict(most) if most else None},

@@ -88,4 +88,4 @@ def bench(
     timed = cases if inputs is not None else Sampler(source, recorded_dims(artifact.manifest)).timed()
     with as_file(source) as path:
         stock = open_session(path, quiet_options(threads=threads))
-        return time_pair(compiled, stock, timed, threads=threads, runs=runs)
+        return time_pair(compiled, stock, timed, threads=threads, runs=runs, shared=artifact.shared)

@@ -15,6 +15,8 @@ from ortisan.converter.selection import LAYER_ANNOTATION
 from ortisan.registry.dtypes import Array
 
 _OWN_METADATA = "ortisan."
+_OLDEST_OPSET = 17
+"""Every ONNX Runtime that takes the custom ops knows it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +42,11 @@ def substitute(model: ir.Model, replacements: Sequence[Replacement]) -> ir.Model
     common.RemoveUnusedNodesPass()(result)
     common.RemoveUnusedOpsetsPass()(result)
     common.TopologicalSortPass()(result)
+    if all(node.domain != "" for node in graph.all_nodes()):
+        # No standard op is left, so no ONNX Runtime is too old for their opset.
+        result.opset_imports[""] = min(result.opset_imports.get("", _OLDEST_OPSET), _OLDEST_OPSET)
+    for key in [key for key in result.metadata_props if key.startswith(_OWN_METADATA)]:
+        del result.metadata_props[key]
     for node in graph.all_nodes():
         for key in [key for key in node.metadata_props if key.startswith(_OWN_METADATA)]:
             del node.metadata_props[key]

@@ -41,6 +41,11 @@ class Artifact:
         """Why compiled subgraphs were left to ONNX Runtime after all."""
         return tuple(self.manifest.get("given_back", ()))
 
+    @property
+    def shared(self) -> dict[str, str]:
+        """Inputs whose memory an output may be, and those outputs: caches that are written in place."""
+        return dict(self.manifest.get("shared", {}))
+
     def __repr__(self) -> str:
         facts = [f"{len(self.ops)} custom op{'' if len(self.ops) == 1 else 's'}"]
         if not self.ops:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ortisan.errors import OptionError
-from ortisan.runtime.engine import Feeds, RunFailed, onnxruntime, run
+from ortisan.runtime.engine import Feeds, RunFailed, caller, onnxruntime, run
 from ortisan.runtime.samples import Case
 
 RIVALS = ("ort",)
@@ -67,25 +67,33 @@ def time_pair(
     threads: int | None = None,
     runs: int | None = None,
     limit: float | None = None,
+    shared: Mapping[str, str] | None = None,
 ) -> Bench:
     """Times two sessions on the first inputs that both can run; `runs` None means about two seconds' worth.
 
     With `limit`, fewer runs do when all agree whether the compiled model takes more than `limit` times as long.
+    `shared` are inputs that both write in place, and their outputs.
     """
-    case = _first_accepted((compiled, stock), cases)
-    ours, theirs = interleave((compiled, stock), (case.feeds, case.feeds), runs=runs, limit=limit)
+    sessions = (compiled, stock)
+    case = _first_accepted(sessions, cases)
+    ours, theirs = interleave(sessions, (case.feeds, case.feeds), runs=runs, limit=limit, shared=shared)
     version = f"onnxruntime {onnxruntime().__version__}, all optimizations"
     return Bench(case.label, threads, len(ours), _timing(ours), _timing(theirs), version)
 
 
 def interleave(
-    sessions: Sequence[Any], feeds: Sequence[Feeds], *, runs: int | None = None, limit: float | None = None
+    sessions: Sequence[Any],
+    feeds: Sequence[Feeds],
+    *,
+    runs: int | None = None,
+    limit: float | None = None,
+    shared: Mapping[str, str] | None = None,
 ) -> list[list[float]]:
     """Milliseconds of each run of each session. They run in turn, so that what slows the machine slows all of them.
 
-    `runs` and `limit` as in `time_pair`. Both sessions have run on these inputs before.
+    `runs`, `limit` and `shared` as in `time_pair`. Both sessions have run on these inputs before.
     """
-    prepared = [(session.run, dict(values)) for session, values in zip(sessions, feeds, strict=True)]
+    calls = [caller(session, values, shared or {}) for session, values in zip(sessions, feeds, strict=True)]
     times: list[list[float]] = [[] for _ in sessions]
     start = time.perf_counter()
     for number in range(runs if runs is not None else _MOST_RUNS):
@@ -93,9 +101,8 @@ def interleave(
             break
         order = range(len(sessions)) if number % 2 == 0 else reversed(range(len(sessions)))
         for index in order:
-            call, values = prepared[index]
             before = time.perf_counter()
-            call(None, values)
+            calls[index]()
             times[index].append(1e3 * (time.perf_counter() - before))
     return times
 

@@ -99,6 +99,15 @@ def test_compiles_without_copies_of_the_cache(form: str) -> None:
     assert not plan.memory.copies
 
 
+@pytest.mark.torch
+def test_a_model_of_custom_ops_needs_no_new_opset() -> None:
+    model = FORMS["gpt2_legacy"]()
+    converted = ortisan.convert_graph(model, ortisan.compile(model, cache="in-place", name="gpt2"))
+    assert [node.op_type for node in converted.graph.node] == ["gpt2_0"]
+    assert {entry.domain: entry.version for entry in converted.opset_import}[""] == 17
+    assert not converted.metadata_props
+
+
 def small(
     body: str = "present = Concat<axis=-2>(past, k)",
     *,

@@ -103,8 +103,7 @@ def test_a_full_cache_is_an_error(built: tuple[str, Artifact]) -> None:
 @pytest.mark.torch
 def test_the_manifest_names_what_may_be_shared(built: tuple[str, Artifact]) -> None:
     _, artifact = built
-    (op,) = artifact.manifest["ops"]
-    assert op["shared"] == dict(zip(decoder.PAST, decoder.PRESENT, strict=True))
+    assert artifact.shared == dict(zip(decoder.PAST, decoder.PRESENT, strict=True))
     assert artifact.manifest["options"]["cache"] == "in-place"
     assert artifact.verification is not None
     assert {"seq=3, total=17, cache_capacity=29"} <= {case.partition(", ")[2] for case in artifact.verification.cases}
