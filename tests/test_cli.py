@@ -78,6 +78,8 @@ def test_build_as_json(model: Path, tmp_path: Path) -> None:
         (["--include", "Nothing"], "include: no node is named 'Nothing'"),
         (["--whole-graph", "--exclude", "Relu"], "whole_graph=True compiles everything"),
         (["--tune", "on"], "tune must be 'auto', 'off' or 'full', not 'on'"),
+        (["--cache", "shared"], "cache must be one of as-is, in-place, not 'shared'"),
+        (["--cache", "in-place"], "the model has no cache to keep in place"),
         (["--target", "gpu"], "there is no target 'gpu'"),
         (["--target", "cpu:z80"], "There is no CPU target 'z80'"),
         (["--target", "reference"], "target='reference' runs in numpy"),
@@ -129,6 +131,16 @@ def test_inspect_lists_ops_and_reasons(tmp_path: Path) -> None:
     code, _, complaint = run("inspect", path, "--whole-graph")
     assert code == 1
     assert "the whole graph can't be compiled, because of 4 nodes:\n  Unheard" in complaint
+
+
+def test_inspect_with_a_cache_in_place(tmp_path: Path) -> None:
+    signature = "(int64[B,T] attention_mask, float[B,P,4] past, float[B,S,4] x) => (float[B,T,4] present)"
+    onnx.save(text_model(signature, "k = Mul(x, x) present = Concat<axis=1>(past, k)", opset=18), tmp_path / "m.onnx")
+    code, shown, _ = run("inspect", tmp_path / "m.onnx", "--cache", "in-place", "--json")
+    assert code == 0
+    described = json.loads(shown)
+    assert described["options"]["cache"] == "in-place"
+    assert described["shared"] == {"past": "present"}
 
 
 def test_inspect_shows_scratch_memory(model: Path) -> None:

@@ -91,7 +91,7 @@ def _forget_removed_bodies(model: ir.Model) -> None:
 
 
 def remove_identities(model: ir.Model) -> int:
-    """Removes Identity, inference-mode Dropout, and Expand or Reshape to the shape that the value already has.
+    """Removes Identity, Concat of one value, idle Dropout, and Expand or Reshape to the shape that a value has already.
 
     Stays: what would take away or rename a graph input or output.
     """
@@ -99,7 +99,10 @@ def remove_identities(model: ir.Model) -> int:
     count = 0
     for node in list(model.graph.all_nodes()):
         if node.domain == "" and (
-            node.op_type == "Identity" or _is_idle_dropout(node, opset) or _is_idle_shaping(node)
+            node.op_type == "Identity"
+            or (node.op_type == "Concat" and len(node.inputs) == 1)
+            or _is_idle_dropout(node, opset)
+            or _is_idle_shaping(node)
         ):
             count += _bypass(node)
     return count

@@ -69,6 +69,7 @@ def put_cache_in_place(model: ir.Model) -> None:
     """Rewrites all caches of `model`. Raises `UnsupportedError` when there is none, or one that can't be rewritten."""
     with quiet_libraries():
         cleanup.inline_functions(model)
+        cleanup.remove_identities(model)
         if not _concats(model.graph):
             raise UnsupportedError(
                 "the model has no cache to keep in place: no output is the Concat of an input and new values"
@@ -80,6 +81,7 @@ def put_cache_in_place(model: ir.Model) -> None:
         pasts = {value for node in concats for value in node.inputs if value in graph.inputs}
         others = [value for value in graph.inputs if value not in pasts and value.shape is not None]
         caches = [_read(node, graph, others, shapes) for node in concats]
+        _check_others(caches, others)
         _declare(model, caches)
         _rewrite(graph, caches)
         infer_shapes(model)
@@ -152,6 +154,17 @@ def _read(
             f"buffer is filled; export the model with an '{_MASK}' input of that length"
         )
     return _Cache(past, concat, axis, total, place)
+
+
+def _check_others(caches: Iterable[_Cache], others: Iterable[ir.Value]) -> None:
+    """A cache that is not rewritten would go on growing beside those that are."""
+    lengths = {_dim_at((cache.past, cache.axis)) for cache in caches}
+    for (value, _), dim in _dims(others):
+        if dim in lengths:
+            raise UnsupportedError(
+                f"the cache can't be kept in place: input '{value.name}' has the past's length '{dim}' too, and no "
+                "output is the Concat of it and new values"
+            )
 
 
 def _find_total(others: Iterable[ir.Value], past: ir.SymbolicDim, new: Dim, declared: Dim | None) -> Place | None:

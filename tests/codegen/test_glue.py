@@ -100,6 +100,18 @@ def test_shared_memory_is_known_to_onnx_runtime(tiny: Built) -> None:
     assert buffer.numpy().all()
 
 
+def test_memory_that_may_not_be_shared_is_told(tiny: Built) -> None:
+    session = open_session(where_model(), tiny.library)
+    (name,) = (value.name for value in session.get_outputs())
+    condition, value = (one.name for one in session.get_inputs())
+    binding, buffer = session.io_binding(), ort.OrtValue.ortvalue_from_numpy(np.ones(5))
+    binding.bind_cpu_input(condition, np.ones(5, np.bool_))
+    binding.bind_ortvalue_input(value, buffer)
+    binding.bind_ortvalue_output(name, buffer)
+    with pytest.raises(Exception, match="output 'out' is bound to the memory of input 'a'; give it memory of its own"):
+        session.run_with_iobinding(binding)
+
+
 def test_a_symbol_below_an_open_range(tiny: Built) -> None:
     session = open_session(where_model(), tiny.library)
     with pytest.raises(Exception, match="tiny_where: 'n' is 1, below its declared minimum 2"):

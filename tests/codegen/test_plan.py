@@ -255,3 +255,41 @@ def test_generated_source_names_its_templates_and_nothing_else() -> None:
     assert "// From templates/cpu/elementwise.cpp.j2" in source
     assert "/home" not in source
     assert "/tmp" not in source
+
+
+CACHE = "(float[B,C,4] past, float[B,S,4] x, int64[B] at) => (float[B,C,4] present{more})"
+WRITE = "k = Mul(x, x) present = TensorScatter<axis=1>({past}, k, at) "
+
+
+def shared(more: str = "", body: str = "", past: str = "past") -> list[tuple[str, str]]:
+    """The names of inputs and outputs that may be the same memory."""
+    model = text_model(CACHE.format(more=more), body + WRITE.format(past=past), opset=24, ir_version=10)
+    made = plan(model)
+    return [(made.graph.inputs[i].name, made.graph.output_names[o]) for i, o in made.memory.shared]
+
+
+def test_a_written_cache_may_be_the_output() -> None:
+    assert shared() == [("past", "present")]
+    assert shared(", float[B,C,4] y", "shape = Shape(past) ones = ConstantOfShape(shape) y = Cast<to=1>(ones) ") == [
+        ("past", "present")
+    ]
+
+
+@pytest.mark.parametrize(
+    "more, body, past",
+    [
+        (", float[B,C,4] y", "y = Relu(past) ", "past"),
+        (", float[B,C,4] y", "y = Identity(past) ", "past"),
+        (", float[N] y", "m = Constant<value_ints=[-1]>() r = Reshape(past, m) y = Relu(r) ", "past"),
+        ("", "p = Neg(past) ", "p"),
+        (", float[B,C,4] y", "y = TensorScatter<axis=1>(past, x, at) ", "past"),
+    ],
+)
+def test_a_cache_that_others_read_may_not(more: str, body: str, past: str) -> None:
+    assert shared(more, body, past) == []
+
+
+def test_a_written_cache_that_is_no_output_has_memory_of_its_own() -> None:
+    outputs = "(float[B,C,4] past, float[B,S,4] x, int64[B] at) => (float[B,C,4] y)"
+    body = "k = Mul(x, x) present = TensorScatter<axis=1>(past, k, at) y = Relu(present)"
+    assert plan(text_model(outputs, body, opset=24, ir_version=10)).memory.shared == ()

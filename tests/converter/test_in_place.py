@@ -20,10 +20,10 @@ from tests.models import decoder
 from tests.models.text import run_ort, text_model
 
 FORMS = {
-    "gpt2_dynamo": lambda: decoder.decoder_dynamo("gpt2"),
-    "llama_dynamo": lambda: decoder.decoder_dynamo("llama"),
-    "gpt2_legacy": lambda: decoder.decoder_legacy("gpt2"),
-    "llama_legacy_sum": lambda: decoder.decoder_legacy("llama", total="past + seq"),
+    "gpt2_dynamo": lambda: decoder.dynamo("gpt2"),
+    "llama_dynamo": lambda: decoder.dynamo("llama"),
+    "gpt2_legacy": lambda: decoder.legacy("gpt2"),
+    "llama_legacy_sum": lambda: decoder.legacy("llama", total="past + length"),
 }
 CAPACITY = 13
 LENGTHS = (5, 1, 1, 3, 1, 2)
@@ -75,24 +75,24 @@ def test_the_interface(form: str) -> None:
     assert [value.name for value in after.graph.input] == [value.name for value in before.graph.input]
     assert [value.name for value in after.graph.output] == [value.name for value in before.graph.output]
     for value in (*after.graph.input, *after.graph.output):
-        if value.name.startswith(("past", "present")):
+        if value.name in (*decoder.PAST, *decoder.PRESENT):
             assert dims_of(value)[2] == "cache_capacity"
-    total = "total_length" if form == "llama_legacy_sum" else "total"
-    assert dims_of(after.graph.input[1]) == ["batch", total]
-    assert ascending(ir.from_proto(after)) == ("seq", total, "cache_capacity")
-    assert not any(
-        "past" in str(dim) for value in (*after.graph.value_info, *after.graph.output) for dim in dims_of(value)
-    )
+    length, total, past = (dims_of(before.graph.input[index])[axis] for index, axis in ((0, 1), (1, 1), (3, 2)))
+    total = "total_length" if total == "past + length" else total
+    assert dims_of(after.graph.input[1])[1] == total
+    assert ascending(ir.from_proto(after)) == (length, total, "cache_capacity")
+    made = {str(dim) for value in (*after.graph.value_info, *after.graph.output) for dim in dims_of(value)}
+    assert not any(str(past) in dim for dim in made)
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("form", ["gpt2_dynamo"])
+@pytest.mark.parametrize("form", FORMS)
 def test_compiles_without_copies_of_the_cache(form: str) -> None:
     compiled = ortisan.compile(FORMS[form](), cache="in-place")
     counts = Counter(compiled.op_counts())
     assert not compiled.left_out
-    assert counts["cache_write"] == 2 * decoder.LAYERS
-    assert counts["attention"] == decoder.LAYERS
+    assert counts["cache_write"] == len(decoder.PAST)
+    assert counts["attention"] == len(decoder.PAST) // 2
     (plan,) = compiled.plans
     moved = [node for group in plan.groups for node in group.nodes if isinstance(node.op, DynamicSlice)]
     assert not any("cache_capacity" in str(node.inputs[0].type) for node in moved)
@@ -169,6 +169,12 @@ def test_a_past_that_is_an_output_is_refused() -> None:
 )
 def test_other_concats_are_refused(body: str) -> None:
     assert "not the first of the two inputs" in refusal(small(f"present = {body}"))
+
+
+def test_a_cache_that_stays_as_it_is_beside_another_is_refused() -> None:
+    model = small("present = Concat<axis=2>(past, k) o = Relu(other)", outputs=", float[B,2,P,4] o")
+    model.graph.input.append(onnx.helper.make_tensor_value_info("other", 1, ["B", 2, "P", 4]))
+    assert "input 'other' has the past's length 'P' too" in refusal(model)
 
 
 def test_growth_along_the_batch_is_refused() -> None:

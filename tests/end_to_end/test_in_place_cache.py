@@ -28,13 +28,13 @@ SENTINEL = 12345.0
 @pytest.fixture(scope="module", params=["gpt2", "llama"])
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Artifact]:
     folder = tmp_path_factory.mktemp("decoder") / request.param
-    model = decoder.decoder_dynamo(request.param)
+    model = decoder.dynamo(request.param)
     return request.param, ortisan.build(model, folder, cache="in-place", keep="all", tune="off")
 
 
 @functools.cache
 def stock(kind: str) -> ort.InferenceSession:
-    return ort.InferenceSession(decoder.decoder_dynamo(kind).SerializeToString())
+    return ort.InferenceSession(decoder.dynamo(kind).SerializeToString())
 
 
 def bind(session: Any, feeds: dict[str, np.ndarray], cache: dict[str, Any]) -> Any:
@@ -42,7 +42,7 @@ def bind(session: Any, feeds: dict[str, np.ndarray], cache: dict[str, Any]) -> A
     binding = session.io_binding()
     for name, array in feeds.items():
         binding.bind_cpu_input(name, array)
-    binding.bind_output("logits")
+    binding.bind_output(decoder.LOGITS)
     for past, present in zip(decoder.PAST, decoder.PRESENT, strict=True):
         binding.bind_ortvalue_input(past, cache[past])
         binding.bind_ortvalue_output(present, cache[past])
@@ -62,7 +62,7 @@ def test_shared_memory(built: tuple[str, Artifact], batch: int, padding: str) ->
         binding = bind(session, feeds, buffers)
         session.run_with_iobinding(binding)
         outputs = dict(zip(decoder.OUTPUTS, binding.get_outputs(), strict=True))
-        np.testing.assert_allclose(outputs["logits"].numpy(), want_logits, atol=5e-5, rtol=0)
+        np.testing.assert_allclose(outputs[decoder.LOGITS].numpy(), want_logits, atol=5e-5, rtol=0)
         total, new = feeds["attention_mask"].shape[1], feeds["input_ids"].shape[1]
         for name, present, cache in zip(decoder.PAST, decoder.PRESENT, want, strict=True):
             assert outputs[present].data_ptr() == buffers[name].data_ptr() == arrays[name].ctypes.data

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import ortisan
 from ortisan.runtime import bench, engine
 from ortisan.runtime.samples import Case
 from ortisan.runtime.source_runs import SourceRuns
+from tests.models.text import text_model
 
 
 class Clock:
@@ -68,6 +70,32 @@ def test_a_given_number_of_runs() -> None:
     clock = Clock()
     sessions = [Session(clock, forever(0.1)) for _ in range(2)]
     assert [len(each) for each in bench.interleave(sessions, [{}, {}], runs=3, limit=1.0)] == [3, 3]
+
+
+def test_shared_memory_is_written_in_place() -> None:
+    """The third row is added to itself in the caller's buffer, run by run, and not in the array that was given."""
+    body = (
+        "old = Slice(past, two, three, one) k = Add(old, old) present = TensorScatter<axis=1>(past, k, at) y = Neg(k)"
+    )
+    model = text_model(
+        "(float[1,C,2] past) => (float[1,1,2] y, float[1,C,2] present)",
+        body,
+        opset=24,
+        ir_version=10,
+        constants={"one": np.array([1]), "two": np.array([2]), "three": np.array([3]), "at": np.array([2])},
+    )
+    session = engine.onnxruntime().InferenceSession(model.SerializeToString(), engine.quiet_options())
+    past = np.ones((1, 5, 2), np.float32)
+    bound: list[Any] = []
+    io_binding = session.io_binding
+    session.io_binding = lambda: bound.append(io_binding()) or bound[-1]
+    run = engine.caller(session, {"past": past}, {"past": "present"})
+    for _ in range(3):
+        run()
+    y, present = bound[0].get_outputs()
+    assert (y.numpy() == -8).all()
+    assert present.numpy()[0, :, 0].tolist() == [1, 1, 8, 1, 1]
+    assert (past == 1).all()
 
 
 @pytest.mark.build

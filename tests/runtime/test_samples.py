@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
+from ortisan.converter.symbols import declare_ascending
 from ortisan.errors import OptionError
 from ortisan.runtime.samples import Sampler
 from tests.models.text import text_model
@@ -67,6 +69,16 @@ def test_attempts_get_smaller_and_end_equal() -> None:
     shapes = [case.feeds["x"].shape for case in list(Sampler(model).cases())[3]]
     assert shapes[:3] == [(1, 67), (1, 33), (1, 16)]
     assert shapes[-3:] == [(4, 4), (2, 2), (1, 1)]
+
+
+def test_sizes_ascend_where_the_model_says_so() -> None:
+    model = ir.from_proto(text_model("(float[b,new] x, float[b,room,all] y) => (float[b,new] z)", "z = Relu(x)"))
+    declare_ascending(model, [ir.SymbolicDim(name) for name in ("new", "all", "room")])
+    sizes = [(feeds["x"].shape[1], *feeds["y"].shape[:0:-1]) for feeds in first_cases(Sampler(model))]
+    assert len(set(sizes)) == 4
+    assert all(size == tuple(sorted(size)) for size in sizes)
+    assert next(Sampler(model).timed()).label == "b=1, new=1, room=128, all=128"
+    assert next(Sampler(model, {"all": 5}).timed()).label == "b=1, new=1, room=128"
 
 
 def test_timing_takes_a_single_batch() -> None:

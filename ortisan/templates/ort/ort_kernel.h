@@ -180,6 +180,7 @@ struct Call {
   ort::Status* read_input(const ort::KernelContext* context, int32_t index, int64_t* input_dims);
   ort::Status* bind() const;
   ort::Status* make_outputs(ort::KernelContext* context);
+  ort::Status* check_sharing() const;
 };
 
 inline ort::Status* Call::read_input(const ort::KernelContext* context, int32_t index, int64_t* input_dims) {
@@ -230,12 +231,31 @@ inline ort::Status* Call::make_outputs(ort::KernelContext* context) {
   return nullptr;
 }
 
+// The caller may bind one memory as input and output. Other inputs than the caches that the graph writes in place are still read
+// when outputs are written.
+inline ort::Status* Call::check_sharing() const {
+  int *shared_inputs = nullptr, *shared_outputs = nullptr;
+  const size_t count = graph.shared == nullptr ? 0 : graph.shared(&shared_inputs, &shared_outputs);
+  for (int32_t o = 0; o < graph.output_count; ++o) {
+    for (int32_t i = 0; i < graph.input_count; ++i) {
+      if (outputs[o] != inputs[i] || outputs[o] == nullptr) continue;
+      bool allowed = false;
+      for (size_t s = 0; s < count; ++s) allowed = allowed || (shared_inputs[s] == i && shared_outputs[s] == o);
+      if (!allowed)
+        return refuse(api, ort::invalid_argument, "%s: output '%s' is bound to the memory of input '%s'; give it memory of its own",
+                      Name(graph.op).text, Name(graph.outputs[o].name).text, Name(graph.inputs[i].name).text);
+    }
+  }
+  return nullptr;
+}
+
 inline ort::Status* OrtKernel::compute(ort::KernelContext* context) const {
   Call call(*this);
   if (!call) return out_of_memory(api, graph.op);
   if (auto* status = call.read_inputs(context)) return status;
   if (auto* status = call.bind()) return status;
   if (auto* status = call.make_outputs(context)) return status;
+  if (auto* status = call.check_sharing()) return status;
   Scratch scratch(*this);
   if (auto* status = scratch.reserve(graph.scratch_bytes(call.symbols.items))) return status;
   SessionPool pool{api, context};
