@@ -1,7 +1,7 @@
-// The kernels of gemm.h and attention.h as C functions.
-#include "attention.h"
+// The kernels of gemm.h as C functions.
 #include "driver.h"
 #include "gemm.h"
+#include "scalar.h"
 
 using namespace ortisan;
 using driver::same;
@@ -70,35 +70,4 @@ EXPORT void bmm_float(int64_t batch, int64_t M, int64_t N, int64_t K, const floa
         }
       },
       [](int64_t, int64_t, int64_t) {});
-}
-
-struct AttentionArguments {
-  int64_t shape[7];  // B H S T D Dv group
-  int64_t q[3], k[3], v[3], out[3], mask[4];
-  int32_t mask_kind, fully_masked_zero;
-  double scale, softcap;
-  int64_t causal, past;
-};
-
-EXPORT int attention_array(const char* type, const AttentionArguments* x, const void* q, const void* k, const void* v,
-                           const void* mask_data, void* out) {
-  TestContext c;
-  const int64_t* s = x->shape;
-  const AttentionShape shape = {s[0], s[1], s[2], s[3], s[4], s[5], s[6], x->causal != 0, x->past};
-  AttentionMask mask;
-  mask.kind = static_cast<AttentionMask::Kind>(x->mask_kind);
-  mask.data = mask_data;
-  mask.batch = x->mask[0], mask.head = x->mask[1], mask.row = x->mask[2], mask.column = x->mask[3];
-  const auto strides = [](const int64_t* p) { return HeadStrides{p[0], p[1], p[2]}; };
-  return with_type(type, [&](auto t) {
-    using T = decltype(t);
-    if constexpr (is_float<T>) {
-      const bool zero = x->fully_masked_zero != 0;
-      using C = compute_t<T>;
-      const AttentionRules<C> rules = {zero ? limits<C>::negative_infinity : limits<C>::lowest, zero, false};
-      attention(c, shape, static_cast<const T*>(q), strides(x->q), static_cast<const T*>(k), strides(x->k),
-                static_cast<const T*>(v), strides(x->v), mask, static_cast<C>(x->scale),
-                static_cast<C>(x->softcap), rules, static_cast<T*>(out), strides(x->out));
-    }
-  });
 }
