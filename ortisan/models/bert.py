@@ -1,4 +1,4 @@
-"""Models made on the spot, with random weights, in the form that exporters write. They need no training framework.
+"""A BERT encoder with a pooler, in the form that torch's older exporter writes.
 
 x      = LayerNorm(word[ids] + type[token_type_ids] + position[0:S])                        [B,S,hidden]
 layer: x = LayerNorm(x + Attention(x, mask) W + b);  x = LayerNorm(x + Gelu(x W + b) W + b)
@@ -8,19 +8,15 @@ pooled = Tanh(x[:, 0] W + b)                                                    
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
-from onnx_ir.tape import Tape
 
-from ortisan.registry.dtypes import Array
+from ortisan.models.writer import HIDDEN_LOGIT, Writer
 
 _OPSET = 17
 _IR_VERSION = 8
-_HIDDEN_LOGIT = float(np.finfo(np.float32).min)
 _EPSILON = 1e-12
 
 
@@ -38,14 +34,10 @@ class BertSize:
 
 
 def bert(size: BertSize | None = None, *, seed: int = 0) -> ir.Model:
-    """A BERT encoder with a pooler: input_ids, attention_mask and token_type_ids [batch, sequence] of int64.
-
-    Weights keep activations, logits and outputs of order 1; biases are not zero and norm weights are away from 1, so
-    that an error in any of them shows.
-    """
+    """A BERT encoder with a pooler: input_ids, attention_mask and token_type_ids [batch, sequence] of int64."""
     size = size or BertSize()
-    write = _Writer(seed)
-    inputs = [write.input(name) for name in ("input_ids", "attention_mask", "token_type_ids")]
+    write = Writer(seed)
+    inputs = [write.input(name, ["batch", "sequence"]) for name in ("input_ids", "attention_mask", "token_type_ids")]
     ids, mask, types = inputs
     x = _embed(write, ids, types, size)
     bias = _mask_bias(write, mask)
@@ -57,81 +49,17 @@ def bert(size: BertSize | None = None, *, seed: int = 0) -> ir.Model:
     outputs = [x, write("Tanh", [pooled], at="pooler")]
     write.declare(outputs[0], "last_hidden_state", ["batch", "sequence", size.hidden])
     write.declare(outputs[1], "pooler_output", ["batch", size.hidden])
-    graph = ir.Graph(
-        inputs,
-        outputs,
-        nodes=write.tape.nodes,
-        initializers=write.tape.initializers,
-        opset_imports={"": _OPSET},
-        name="bert",
-    )
-    return ir.Model(graph, ir_version=_IR_VERSION, producer_name="ortisan")
+    return write.model("bert", inputs, outputs, opset=_OPSET, ir_version=_IR_VERSION)
 
 
-class _Writer:
-    """Adds nodes with the names an exporter would give them, and draws the weights."""
-
-    def __init__(self, seed: int) -> None:
-        self.tape = Tape()
-        self._rng = np.random.default_rng(seed)
-        self._names: dict[str, int] = {}
-        self._constants: dict[tuple[str, bytes, tuple[int, ...]], ir.Value] = {}
-
-    def __call__(
-        self,
-        op: str,
-        inputs: Sequence[ir.Value | None],
-        attributes: Mapping[str, Any] | None = None,
-        *,
-        at: str = "",
-    ) -> ir.Value:
-        base = "/".join(["", *([at] if at else []), op])
-        count = self._names[base] = self._names.get(base, -1) + 1
-        name = f"{base}_{count}" if count else base
-        value = self.tape.op(op, inputs, attributes or {}, name=name)
-        value.name = f"{name}_output_0"
-        return value
-
-    def input(self, name: str) -> ir.Value:
-        return ir.Value(name=name, type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape(["batch", "sequence"]))
-
-    def declare(self, value: ir.Value, name: str, shape: Sequence[int | str]) -> None:
-        value.name, value.type, value.shape = name, ir.TensorType(ir.DataType.FLOAT), ir.Shape(shape)
-
-    def constant(self, number: Any) -> ir.Value:
-        array = np.asarray(number)
-        key = (array.dtype.str, array.tobytes(), array.shape)
-        if key not in self._constants:
-            self._constants[key] = self._initializer(f"onnx::Constant_{len(self._constants)}", array)
-        return self._constants[key]
-
-    def matrix(self, name: str, rows: int, columns: int, *, transposed: bool = False) -> ir.Value:
-        """rows x columns, scaled so that products with it keep the size of their input; `transposed` as Gemm has it."""
-        array = self._draw((columns, rows) if transposed else (rows, columns), 1.0 / math.sqrt(rows))
-        return self._initializer(name, array)
-
-    def table(self, name: str, rows: int, columns: int) -> ir.Value:
-        return self._initializer(name, self._draw((rows, columns), 0.5))
-
-    def vector(self, name: str, length: int, *, around: float = 0.0) -> ir.Value:
-        return self._initializer(name, self._draw((length,), 0.2) + np.float32(around))
-
-    def _draw(self, shape: tuple[int, ...], scale: float) -> Array:
-        array: Array = self._rng.standard_normal(shape, dtype=np.float32) * np.float32(scale)
-        return array
-
-    def _initializer(self, name: str, array: Array) -> ir.Value:
-        return self.tape.initializer(ir.tensor(array, name=name), name)
-
-
-def _size_of(write: _Writer, value: ir.Value, axis: int, at: str) -> ir.Value:
+def _size_of(write: Writer, value: ir.Value, axis: int, at: str) -> ir.Value:
     """One dim of a value, as a vector of one element."""
     dims = write("Shape", [value], at=at)
     dim = write("Gather", [dims, write.constant(np.int64(axis))], {"axis": 0}, at=at)
     return write("Unsqueeze", [dim, write.constant(np.array([0]))], at=at)
 
 
-def _embed(write: _Writer, ids: ir.Value, types: ir.Value, size: BertSize) -> ir.Value:
+def _embed(write: Writer, ids: ir.Value, types: ir.Value, size: BertSize) -> ir.Value:
     at = "embeddings"
     zero, one = write.constant(np.array([0])), write.constant(np.array([1]))
     numbers = write.constant(np.arange(size.positions)[None])
@@ -146,16 +74,16 @@ def _embed(write: _Writer, ids: ir.Value, types: ir.Value, size: BertSize) -> ir
     return _norm(write, x, "embeddings.LayerNorm", size)
 
 
-def _mask_bias(write: _Writer, mask: ir.Value) -> ir.Value:
+def _mask_bias(write: Writer, mask: ir.Value) -> ir.Value:
     """0 where a key is seen, the lowest number where it is not: [batch, 1, 1, sequence]."""
     rows = write("Unsqueeze", [mask, write.constant(np.array([1]))])
     keys = write("Unsqueeze", [rows, write.constant(np.array([2]))])
     seen = write("Cast", [keys], {"to": ir.DataType.FLOAT.value})
     hidden = write("Sub", [write.constant(np.float32(1)), seen])
-    return write("Mul", [hidden, write.constant(np.float32(_HIDDEN_LOGIT))])
+    return write("Mul", [hidden, write.constant(np.float32(HIDDEN_LOGIT))])
 
 
-def _layer(write: _Writer, x: ir.Value, bias: ir.Value, name: str, size: BertSize) -> ir.Value:
+def _layer(write: Writer, x: ir.Value, bias: ir.Value, name: str, size: BertSize) -> ir.Value:
     inside = f"{name}.attention.self"
     q, k, v = (
         _heads(write, x, f"{inside}.{part}", size, transposed=part == "key") for part in ("query", "key", "value")
@@ -184,12 +112,12 @@ def _layer(write: _Writer, x: ir.Value, bias: ir.Value, name: str, size: BertSiz
     return _norm(write, write("Add", [narrow, x], at=name), f"{name}.output.LayerNorm", size)
 
 
-def _dense(write: _Writer, x: ir.Value, name: str, inner: int, outer: int) -> ir.Value:
+def _dense(write: Writer, x: ir.Value, name: str, inner: int, outer: int) -> ir.Value:
     product = write("MatMul", [x, write.matrix(f"{name}.weight", inner, outer)], at=name)
     return write("Add", [write.vector(f"{name}.bias", outer), product], at=name)
 
 
-def _heads(write: _Writer, x: ir.Value, name: str, size: BertSize, *, transposed: bool) -> ir.Value:
+def _heads(write: Writer, x: ir.Value, name: str, size: BertSize, *, transposed: bool) -> ir.Value:
     """A projection of x, cut into heads: [B,H,S,D], or [B,H,D,S] when transposed."""
     flat = _dense(write, x, name, size.hidden, size.hidden)
     shape = [_size_of(write, flat, 0, name), _size_of(write, flat, 1, name)]
@@ -198,12 +126,12 @@ def _heads(write: _Writer, x: ir.Value, name: str, size: BertSize, *, transposed
     return write("Transpose", [view], {"perm": [0, 2, 3, 1] if transposed else [0, 2, 1, 3]}, at=name)
 
 
-def _norm(write: _Writer, x: ir.Value, name: str, size: BertSize) -> ir.Value:
+def _norm(write: Writer, x: ir.Value, name: str, size: BertSize) -> ir.Value:
     scale, shift = write.vector(f"{name}.weight", size.hidden, around=1.0), write.vector(f"{name}.bias", size.hidden)
     return write("LayerNormalization", [x, scale, shift], {"axis": -1, "epsilon": _EPSILON}, at=name)
 
 
-def _gelu(write: _Writer, x: ir.Value, at: str) -> ir.Value:
+def _gelu(write: Writer, x: ir.Value, at: str) -> ir.Value:
     error = write("Erf", [write("Div", [x, write.constant(np.float32(math.sqrt(2.0)))], at=at)], at=at)
     double = write("Mul", [x, write("Add", [error, write.constant(np.float32(1))], at=at)], at=at)
     return write("Mul", [double, write.constant(np.float32(0.5))], at=at)

@@ -1,0 +1,13 @@
+"""Models made on the spot, with random weights, in the form that exporters write. They need no training framework.
+
+Weights keep activations, logits and outputs of order 1; biases are not zero and norm weights are away from 1, so that
+an error in any of them shows.
+"""
+
+from __future__ import annotations
+
+from ortisan.models.bert import BertSize, bert
+from ortisan.models.gpt2 import Gpt2Size, gpt2
+from ortisan.models.llama import LlamaSize, llama
+
+__all__ = ["BertSize", "Gpt2Size", "LlamaSize", "bert", "gpt2", "llama"]
