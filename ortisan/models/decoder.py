@@ -28,7 +28,7 @@ class Decoder:
 
     def __init__(self, seed: int, layers: int, heads: int, width: int) -> None:
         self.write = write = Writer(seed)
-        self._cache = ["batch", heads, "past_sequence", width]
+        self._cache: list[int | str] = ["batch", heads, "past_sequence", width]
         self.ids = write.input("input_ids", ["batch", "sequence"])
         mask = write.input("attention_mask", ["batch", "total_sequence"])
         self.positions = write.input("position_ids", ["batch", "sequence"])
