@@ -36,11 +36,13 @@ def measure_load(
     return {key: statistics.median(one[key] for one in found) for key in found[0]}
 
 
-def measure_build(model: Path, folder: Path, name: str, feeds: Path, cache: Path) -> float:
-    """Seconds that `ortisan.build` takes with the cache folder `cache`, its verification on `feeds` included."""
-    return float(
-        _start("build", [str(model), str(folder), name, str(feeds)], {"ORTISAN_CACHE_DIR": str(cache)})["seconds"]
-    )
+def measure_build(model: Path, folder: Path, name: str, feeds: Path, *, cache: str, builds: Path) -> float:
+    """Seconds that `ortisan.build` takes with `builds` as the folder of earlier builds, verification included.
+
+    `cache` is where a decoder's keys and values go, as in `ortisan.build`.
+    """
+    arguments = [str(model), str(folder), name, str(feeds), cache]
+    return float(_start("build", arguments, {"ORTISAN_CACHE_DIR": str(builds)})["seconds"])
 
 
 def _argv(kind: str, arguments: list[str]) -> list[str]:
@@ -103,11 +105,11 @@ def _hold(model: str, library: str, feeds: str, entries: str) -> dict[str, float
     return {}
 
 
-def _build(model: str, folder: str, name: str, feeds: str) -> dict[str, float]:
+def _build(model: str, folder: str, name: str, feeds: str, cache: str) -> dict[str, float]:
     import ortisan
 
     start = time.perf_counter()
-    ortisan.build(model, folder, name=name, inputs=feeds, keep="all")
+    ortisan.build(model, folder, name=name, inputs=feeds, keep="all", cache=cache)
     return {"seconds": time.perf_counter() - start}
 
 

@@ -1,6 +1,9 @@
 // Limits of this machine: fused multiply-adds and memory reads per second, for each number of threads in argv.
-// Prints one JSON object: {"1": {"gflops": ..., "read_4k": ..., "read_2m": ...}, ...}; GB/s, null where there are no 2 MB pages.
+// The first argument is a file of kReadBytes, to be read where it is mapped. Prints one JSON object:
+// {"1": {"gflops": ..., "read_4k": ..., "read_2m": ..., "read_mapped": ...}, ...}; GB/s, null where there are no such pages.
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -127,25 +130,42 @@ char* allocate(int advice) {
   return aligned;
 }
 
+const char* map_file(const char* path) {
+  const int file = open(path, O_RDONLY);
+  if (file < 0) return nullptr;
+  const bool whole = lseek(file, 0, SEEK_END) >= static_cast<off_t>(kReadBytes);
+  void* memory = whole ? mmap(nullptr, kReadBytes, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
+  close(file);
+  return memory == MAP_FAILED ? nullptr : static_cast<const char*>(memory);
+}
+
+void print_rate(const char* name, const char* buffer, int threads) {
+  if (buffer) {
+    std::printf(", \"%s\": %.2f", name, read_rate(buffer, threads));
+  } else {
+    std::printf(", \"%s\": null", name);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc < 2) return 1;
+  const char* mapped = map_file(argv[1]);
   const char* small = allocate(MADV_NOHUGEPAGE);
   const int64_t huge_before = huge_page_bytes();
   const char* large = allocate(MADV_HUGEPAGE);
-  if (!small || !large) return 1;
+  if (!mapped || !small || !large) return 1;
   const bool has_huge = huge_page_bytes() - huge_before > static_cast<int64_t>(kReadBytes / 10 * 9);
   std::printf("{");
-  for (int i = 1; i < argc; ++i) {
+  for (int i = 2; i < argc; ++i) {
     const int threads = std::atoi(argv[i]);
     if (threads < 1) return 1;
-    std::printf("%s\"%d\": {\"gflops\": %.2f, \"read_4k\": %.2f, \"read_2m\": ", i > 1 ? ", " : "", threads,
-                fma_rate(threads), read_rate(small, threads));
-    if (has_huge) {
-      std::printf("%.2f}", read_rate(large, threads));
-    } else {
-      std::printf("null}");
-    }
+    std::printf("%s\"%d\": {\"gflops\": %.2f", i > 2 ? ", " : "", threads, fma_rate(threads));
+    print_rate("read_4k", small, threads);
+    print_rate("read_2m", has_huge ? large : nullptr, threads);
+    print_rate("read_mapped", mapped, threads);
+    std::printf("}");
   }
   std::printf("}\n");
   return 0;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +11,7 @@ import numpy as np
 
 import ortisan
 from benchmarks import fresh
+from benchmarks.machine import forget
 from benchmarks.peers import HUGE, ORT, OURS, PEERS, Opened, Subject, Unavailable
 from benchmarks.results import Build, Load, Result, Row, Timed
 from benchmarks.timing import Effort, best_and_median, take_turns
@@ -22,7 +23,7 @@ from ortisan.runtime.artifact import open_artifact
 from ortisan.runtime.compare import compare, dtype_of
 from ortisan.runtime.engine import open_session, quiet_options, run
 
-_FEEDS = "feeds.npz"
+_FIGURES = "build.json"
 
 
 @dataclass(frozen=True)
@@ -38,18 +39,20 @@ class Plan:
 
 
 def measure(workload: Workload, folder: Path, plan: Plan, say: Callable[[str], None]) -> Result:
-    place = folder / workload.name
-    place.mkdir()
-    save_with_external_data(load_model(workload.make()), place, "model")
-    model, feeds = place / "model.onnx", workload.feeds()
-    np.savez(place / _FEEDS, **feeds)
+    """What `folder` has of a workload of the same model is used again."""
+    model = _save(workload, folder / (workload.model or workload.name))
+    place = folder / workload.key
+    place.mkdir(exist_ok=True)
+    feeds, ours = folder / f"{workload.name}.npz", folder / f"{workload.name}_ours.npz"
+    np.savez(feeds, **workload.feeds())
+    np.savez(ours, **workload.our_feeds())
     say("building")
-    build = _build(workload.name, model, place, cold=plan.cold_builds)
-    subject = Subject(workload, model, feeds, open_artifact(place / "artifact"))
-    forget(model.with_name("model.onnx.data"), subject.artifact.model.with_name(f"{workload.name}.onnx.data"))
+    build = _build(workload, model, place, ours, cold=plan.cold_builds)
+    subject = Subject(workload, model, workload.feeds(), open_artifact(place / "artifact"))
+    forget(model.with_name("model.onnx.data"), subject.artifact.model.with_name(f"{workload.key}.onnx.data"))
     say("loading")
-    load = _load(subject, place, plan.loads)
-    expected = run(open_session(model, quiet_options(optimizations="none")), feeds)
+    load = _load(subject, feeds, ours, plan.loads)
+    expected = run(open_session(model, quiet_options(optimizations="none")), subject.feeds)
     rows: list[Row] = []
     absent: dict[str, str] = {}
     for threads in plan.threads:
@@ -58,41 +61,44 @@ def measure(workload: Workload, folder: Path, plan: Plan, say: Callable[[str], N
         opened, missing = _open_all(subject, threads, names, say)
         absent |= missing
         rows.append(_time(opened, expected, threads, plan.effort))
-    return Result(workload.name, workload.title, workload.flops, workload.moved_bytes, tuple(rows), build, load, absent)
+    reads_weights = workload.huge and workload.moved_bytes > 0
+    facts = (workload.name, workload.title, workload.flops, workload.moved_bytes, reads_weights)
+    return Result(*facts, tuple(rows), build, load, absent)
 
 
-def forget(*files: Path) -> None:
-    """Drops files from the page cache, so that they are read from disk as on a server.
-
-    What a process has just written lies there in large pieces, which newer kernels map with 2 MB pages.
-    """
-    for file in files:
-        if file.exists() and hasattr(os, "posix_fadvise"):
-            with file.open("rb") as stream:
-                os.fsync(stream.fileno())
-                os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+def _save(workload: Workload, place: Path) -> Path:
+    model = place / "model.onnx"
+    if not model.exists():
+        place.mkdir(exist_ok=True)
+        save_with_external_data(load_model(workload.make()), place, "model")
+    return model
 
 
-def _build(name: str, model: Path, place: Path, *, cold: bool) -> Build:
-    """Builds the artifact in `place`; without `cold`, untimed and with the user's own cache."""
-    artifact, feeds, cache = place / "artifact", place / _FEEDS, place / "cache"
-    first = again = None
-    if cold:
-        first = fresh.measure_build(model, artifact, name, feeds, cache)
-        again = fresh.measure_build(model, artifact, name, feeds, cache)
-    else:
-        ortisan.build(model, artifact, name=name, inputs=feeds, keep="all", verify=False)
-    library = open_artifact(artifact).library
-    return Build(first, again, library.stat().st_size if library else 0)
+def _build(workload: Workload, model: Path, place: Path, feeds: Path, *, cold: bool) -> Build:
+    """Builds the artifact in `place`, unless it is there; without `cold`, untimed and with the user's own cache."""
+    artifact, figures = place / "artifact", place / _FIGURES
+    cache = "in-place" if workload.capacity else "as-is"
+    if not figures.exists():
+        first = again = None
+        if cold:
+            builds = place / "cache"
+            first, again = (
+                fresh.measure_build(model, artifact, workload.key, feeds, cache=cache, builds=builds) for _ in range(2)
+            )
+        else:
+            ortisan.build(model, artifact, name=workload.key, inputs=feeds, keep="all", verify=False, cache=cache)
+        library = open_artifact(artifact).library
+        figures.write_text(json.dumps([first, again, library.stat().st_size if library else 0]), encoding="utf-8")
+    return Build(*json.loads(figures.read_text(encoding="utf-8")))
 
 
-def _load(subject: Subject, place: Path, times: int) -> dict[str, Load]:
-    artifact, feeds = subject.artifact, place / _FEEDS
+def _load(subject: Subject, feeds: Path, ours: Path, times: int) -> dict[str, Load]:
+    artifact = subject.artifact
     loads = {ORT: Load(**fresh.measure_load(subject.model, None, feeds, times))}
     for name, weights in ((OURS, "mapped"), (HUGE, "huge")):
         if name == OURS or subject.workload.huge:
             entries = {f"custom_op.{op}.weights": weights for op in artifact.ops}
-            loads[name] = Load(**fresh.measure_load(artifact.model, artifact.library, feeds, times, entries))
+            loads[name] = Load(**fresh.measure_load(artifact.model, artifact.library, ours, times, entries))
     return loads
 
 

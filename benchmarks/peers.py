@@ -16,11 +16,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 from onnx import numpy_helper
 
-from benchmarks.workloads import Feeds, Workload
+from benchmarks.workloads import Feeds, Workload, is_past
 from ortisan.runtime.artifact import Artifact, open_compiled
 from ortisan.runtime.engine import open_session, quiet_options
+from ortisan.runtime.weights import Weights
 
 Run: TypeAlias = "Callable[[], Any]"
 
@@ -58,16 +60,37 @@ def _ort_session(session: Any, feeds: Feeds) -> Opened:
     return Opened(functools.partial(session.run, None, feeds))
 
 
-def open_ours(subject: Subject, threads: int) -> Opened:
+def open_ours(subject: Subject, threads: int, weights: Weights = "mapped") -> Opened:
     """The compiled model in stock ONNX Runtime, its weights where they are mapped."""
-    options = quiet_options(threads=threads)
-    return _ort_session(open_compiled(subject.artifact, options, weights="mapped"), subject.feeds)
+    session = open_compiled(subject.artifact, quiet_options(threads=threads), weights=weights)
+    return _in_place(session, subject) if subject.workload.capacity else _ort_session(session, subject.feeds)
 
 
 def open_huge(subject: Subject, threads: int) -> Opened:
     """The same with its weights on 2 MB pages."""
-    options = quiet_options(threads=threads)
-    return _ort_session(open_compiled(subject.artifact, options, weights="huge"), subject.feeds)
+    return open_ours(subject, threads, "huge")
+
+
+def _in_place(session: Any, subject: Subject) -> Opened:
+    """One buffer is both past and present, so that each run writes the same new positions into it once more."""
+    binding = session.io_binding()
+    presents = {}
+    for name, array in subject.workload.our_feeds().items():
+        value = ort.OrtValue.ortvalue_from_numpy(array)
+        binding.bind_ortvalue_input(name, value)
+        if is_past(name):
+            presents[name.replace("past_key_values", "present")] = value
+    for name, value in presents.items():
+        binding.bind_ortvalue_output(name, value)
+    binding.bind_output("logits", "cpu")
+    total = subject.feeds["attention_mask"].shape[1]
+
+    def arrays(_: Any) -> list[Any]:
+        filled = {name: value.numpy()[:, :, :total] for name, value in presents.items()}
+        filled["logits"] = binding.get_outputs()[-1].numpy()
+        return [filled[output.name] for output in session.get_outputs()]
+
+    return Opened(functools.partial(session.run_with_iobinding, binding), arrays)
 
 
 def open_ort(subject: Subject, threads: int) -> Opened:
@@ -137,7 +160,7 @@ def open_torch(subject: Subject, threads: int) -> Opened:
 
     torch.set_num_threads(threads)
     torch._dynamo.reset()
-    module = module_of(subject.workload.name, read_weights(subject.model)).eval()
+    module = module_of(read_weights(subject.model)).eval()
     inputs = {name: torch.from_numpy(array) for name, array in subject.feeds.items()}
     compiled = torch.compile(module, backend="inductor", dynamic=False)
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from benchmarks.machine import Limits
-from benchmarks.peers import ORT, OURS, RIVALS
+from benchmarks.peers import HUGE, ORT, OURS, RIVALS
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,8 @@ class Result:
     title: str
     flops: int
     moved_bytes: int
+    reads_weights: bool
+    """Whether most of the bytes moved are weights, which are in mapped or in 2 MB pages."""
     rows: tuple[Row, ...]
     build: Build
     load: Mapping[str, Load]
@@ -75,8 +77,8 @@ class Result:
     def gflops(self, row: Row) -> float | None:
         return self.flops / row.timed[OURS].best / 1e6 if self.flops else None
 
-    def gbytes(self, row: Row) -> float | None:
-        return self.moved_bytes / row.timed[OURS].best / 1e6 if self.moved_bytes else None
+    def gbytes(self, row: Row, name: str = OURS) -> float | None:
+        return self.moved_bytes / row.timed[name].best / 1e6 if self.moved_bytes else None
 
 
 @dataclass(frozen=True)
@@ -87,14 +89,20 @@ class Report:
     limits: Mapping[int, Limits]
     results: tuple[Result, ...]
 
-    def share(self, result: Result, row: Row) -> float | None:
-        """The part of what the machine can do at most that we use: of the FMA peak, else of the read bandwidth."""
+    def share(self, result: Result, row: Row, name: str = OURS) -> float | None:
+        """The part of what the machine can do at most that we use: of the FMA peak, else of the read bandwidth.
+
+        The bandwidth is that of the pages which hold the weights, where they are most of what is read.
+        """
         limits = self.limits.get(row.threads)
         if limits is None:
             return None
-        if (gflops := result.gflops(row)) is not None:
-            return gflops / limits.gflops
-        return gbytes / limits.read if (gbytes := result.gbytes(row)) is not None else None
+        if result.flops:
+            return result.flops / row.timed[name].best / 1e6 / limits.gflops
+        gbytes, read = result.gbytes(row, name), limits.read
+        if result.reads_weights:
+            read = (limits.read_2m if name == HUGE else limits.read_mapped) or read
+        return gbytes / read if gbytes is not None else None
 
     @property
     def wrong(self) -> tuple[str, ...]:
@@ -118,6 +126,7 @@ class Report:
                     "gflops": result.gflops(row),
                     "gbytes": result.gbytes(row),
                     "share": self.share(result, row),
+                    "share_huge": self.share(result, row, HUGE) if HUGE in row.timed else None,
                 }
         return plain
 
@@ -138,5 +147,5 @@ def _read_result(plain: Mapping[str, Any]) -> Result:
         Row(row["threads"], {name: Timed(**timed) for name, timed in row["timed"].items()}) for row in plain["rows"]
     )
     load = {name: Load(**figures) for name, figures in plain["load"].items()}
-    facts = {key: plain[key] for key in ("name", "title", "flops", "moved_bytes", "absent")}
+    facts = {key: plain[key] for key in ("name", "title", "flops", "moved_bytes", "reads_weights", "absent")}
     return Result(**facts, rows=rows, build=Build(**plain["build"]), load=load)

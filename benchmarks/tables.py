@@ -108,6 +108,7 @@ def _pages(report: Report) -> Grid:
         if huge is None:
             continue
         loads = [result.load.get(name) for name in (OURS, HUGE)]
+        shares = (report.share(result, row, name) for name in (OURS, HUGE))
         rows.append(
             (
                 result.title,
@@ -115,11 +116,24 @@ def _pages(report: Report) -> Grid:
                 _figure(mapped.best),
                 "wrong" if huge.problem else _figure(huge.best),
                 _NOTHING if huge.problem else _ratio(mapped.best / huge.best),
+                *map(_percent, shares),
                 *(_figure(load.ms if load else None) for load in loads),
                 *(_figure(load.private_mb if load else None) for load in loads),
             )
         )
-    header = ("workload", "threads", "mapped ms", "huge ms", "gain", "load ms", "huge's", "private MB", "huge's")
+    header = (
+        "workload",
+        "threads",
+        "mapped ms",
+        "huge ms",
+        "gain",
+        "of the limit",
+        "huge's",
+        "load ms",
+        "huge's",
+        "private MB",
+        "huge's",
+    )
     return Grid("Weights mapped, and copied to 2 MB pages", header, tuple(rows))
 
 
@@ -146,6 +160,7 @@ def notes(report: Report) -> list[str]:
     lines = [f"{report.machine}; " + ", ".join(f"{name} {version}" for name, version in report.versions.items())]
     for threads, limits in report.limits.items():
         huge = f", {limits.read_2m:.1f} GB/s from 2 MB pages" if limits.read_2m else ""
+        huge += f", {limits.read_mapped:.1f} GB/s from a mapped file" if limits.read_mapped else ""
         lines.append(
             f"limits of {threads} thread{'' if threads == 1 else 's'}: {limits.gflops:.0f} GFLOP/s, "
             f"{limits.read_4k:.1f} GB/s read from 4 KB pages{huge}"

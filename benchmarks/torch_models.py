@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
+from transformers import DynamicCache, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from ortisan.models import BertSize
 
@@ -90,23 +91,57 @@ class Vit(_Net):
         return (self.dense(self.norm(x, "norm")[:, 0], "head"),)
 
 
-class Decoder(_Net):
-    def __init__(self, weights: Weights, layers: int, heads: int) -> None:
-        super().__init__(_floats(weights), lambda name: True)
-        self.layers, self.heads = layers, heads
+class Decoder(nn.Module):
+    """A model of transformers, with its cache as arguments and results."""
 
-    def forward(self, x: Any, **past: Any) -> tuple[Any, ...]:
-        presents = []
-        for index in range(self.layers):
-            at = f"layer.{index}"
-            joint = self.dense(self.norm(x, f"{at}.norm1"), f"{at}.attend").unflatten(-1, (3 * self.heads, -1))
-            q, k, v = joint.transpose(1, 2).chunk(3, 1)
-            k, v = torch.cat([past[f"past_key_{index}"], k], 2), torch.cat([past[f"past_value_{index}"], v], 2)
-            y = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
-            x = self.dense(y, f"{at}.out") + x
-            x = self.dense(F.gelu(self.dense(self.norm(x, f"{at}.norm2"), f"{at}.wide")), f"{at}.narrow") + x
-            presents += [k, v]
-        return (self.norm(x, "norm"), *presents)
+    def __init__(self, model: nn.Module, weights: Weights) -> None:
+        super().__init__()
+        for name, parameter in model.named_parameters():
+            array = weights[name]
+            turned = array if array.shape == tuple(parameter.shape) and not _is_linear(name) else array.T
+            parameter.data = torch.from_numpy(np.array(turned, order="C"))
+        self.model = model.requires_grad_(False)
+
+    def forward(self, input_ids: Any, attention_mask: Any, position_ids: Any, **past: Any) -> tuple[Any, ...]:
+        cache = DynamicCache()
+        for index in range(len(past) // 2):
+            key, value = (past[f"past_key_values.{index}.{part}"] for part in ("key", "value"))
+            cache.update(key, value, index)
+        found = self.model(
+            input_ids, attention_mask=attention_mask, position_ids=position_ids, past_key_values=cache, use_cache=True
+        )
+        return (found.logits, *(part for layer in cache.layers for part in (layer.keys, layer.values)))
+
+
+def _is_linear(name: str) -> bool:
+    """Whether torch keeps a matrix the other way round; GPT-2's own layers don't."""
+    return name.endswith(("_proj.weight", "lm_head.weight")) and not name.startswith("transformer.")
+
+
+def _gpt2(weights: Weights) -> nn.Module:
+    vocabulary, hidden = weights["transformer.wte.weight"].shape
+    sizes = {"n_embd": hidden, "n_layer": _layers(weights), "n_head": hidden // HEAD_SIZE, "vocab_size": vocabulary}
+    positions = weights["transformer.wpe.weight"].shape[0]
+    config = GPT2Config(**sizes, n_positions=positions, bos_token_id=0, eos_token_id=0)
+    return Decoder(GPT2LMHeadModel(config), weights)
+
+
+def _llama(weights: Weights) -> nn.Module:
+    vocabulary, hidden = weights["model.embed_tokens.weight"].shape
+    config = LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=hidden,
+        intermediate_size=weights["model.layers.0.mlp.up_proj.weight"].shape[1],
+        num_hidden_layers=_layers(weights),
+        num_attention_heads=hidden // HEAD_SIZE,
+        num_key_value_heads=weights["model.layers.0.self_attn.k_proj.weight"].shape[1] // HEAD_SIZE,
+    )
+    return Decoder(LlamaForCausalLM(config), weights)
+
+
+def _layers(weights: Weights) -> int:
+    ends = (".out.weight", "attention.output.dense.weight", "mlp.c_proj.weight", "mlp.down_proj.weight")
+    return sum(key.endswith(ends) for key in weights)
 
 
 class Mlp(_Net):
@@ -128,16 +163,19 @@ class Chain(nn.Module):
         return (torch.erf(z / i) * 0.5 + a,)
 
 
-def module_of(name: str, weights: Weights) -> nn.Module:
-    """The module that computes what the workload called `name` computes; arguments are the inputs by name."""
-    if name == "mlp":
+def module_of(weights: Weights) -> nn.Module:
+    """The module that computes what the ONNX model with these weights computes; arguments are the inputs by name."""
+    if "transformer.wte.weight" in weights:
+        return _gpt2(weights)
+    if "lm_head.weight" in weights:
+        return _llama(weights)
+    if "w0" in weights:
         return Mlp(weights)
-    if name == "chain":
-        return Chain()
-    layers = sum(key.endswith((".out.weight", "attention.output.dense.weight")) for key in weights)
-    width = weights["norm.weight" if name in ("vit", "decode") else "embeddings.LayerNorm.weight"].shape[0]
-    heads = max(width // HEAD_SIZE, 1)
-    return {"vit": Vit, "decode": Decoder}.get(name, Bert)(weights, layers, heads)
+    if "norm.weight" in weights:
+        return Vit(weights, _layers(weights), weights["norm.weight"].shape[0] // HEAD_SIZE)
+    if "pooler.dense.weight" in weights:
+        return Bert(weights, _layers(weights), weights["embeddings.LayerNorm.weight"].shape[0] // HEAD_SIZE)
+    return Chain()
 
 
 HEAD_SIZE = BertSize().hidden // BertSize().heads

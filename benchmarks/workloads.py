@@ -10,9 +10,8 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from benchmarks.decoder import GPT2, decoder, weight_bytes
 from benchmarks.models import VitSize, chain, mlp, vit
-from ortisan.models import BertSize, bert
+from ortisan.models import BertSize, Gpt2Size, LlamaSize, bert, gpt2, llama
 
 Feeds: TypeAlias = "dict[str, Any]"
 
@@ -41,6 +40,33 @@ class Workload:
     """Part of `--quick`."""
     huge: bool = False
     """Also timed with its weights copied to 2 MB pages."""
+    model: str = ""
+    """Workloads of one model have the same name here, and share what is built from it."""
+    capacity: int = 0
+    """Ours has its cache in place, in buffers of so many positions; 0 is the model as it is."""
+
+    @property
+    def key(self) -> str:
+        """What is built: the model and the place of its cache."""
+        return (self.model or self.name) + ("_in_place" if self.capacity else "")
+
+    def our_feeds(self) -> Feeds:
+        """The inputs as ours takes them. What lies behind the past in a buffer is no number: nothing may read it."""
+        feeds = self.feeds()
+        return {name: self._buffer(array) if is_past(name) else array for name, array in feeds.items()}
+
+    def _buffer(self, past: Any) -> Any:
+        if not self.capacity:
+            return past
+        batch, heads, length, width = past.shape
+        buffer = np.full((batch, heads, self.capacity, width), np.nan, past.dtype)
+        buffer[:, :, :length] = past
+        return buffer
+
+
+def is_past(name: str) -> bool:
+    """Whether an input is part of a decoder's cache."""
+    return name.startswith("past_key_values.")
 
 
 def as_proto(model: Any) -> onnx.ModelProto:
@@ -94,21 +120,58 @@ def _vit(name: str, title: str, size: VitSize, **more: Any) -> Workload:
     )
 
 
-def _decode(name: str, title: str, size: VitSize, past: int, **more: Any) -> Workload:
-    shape = (1, size.heads, past, size.hidden // size.heads)
-    pasts = {f"past_{part}_{index}": shape for index in range(size.layers) for part in ("key", "value")}
+def _step_feeds(size: Gpt2Size | LlamaSize, tokens: int, past: int) -> Feeds:
+    """`tokens` new tokens of one sequence, behind a past of random keys and values."""
+    rng = np.random.default_rng(0)
+    feeds: Feeds = {
+        "input_ids": rng.integers(0, size.vocabulary, (1, tokens)),
+        "attention_mask": np.ones((1, past + tokens), np.int64),
+        "position_ids": np.arange(past, past + tokens)[None],
+    }
+    for index in range(size.layers):
+        for part in ("key", "value"):
+            shape = (1, _cached_heads(size), past, size.head_size)
+            feeds[f"past_key_values.{index}.{part}"] = rng.standard_normal(shape, dtype=np.float32)
+    return feeds
+
+
+def _cached_heads(size: Gpt2Size | LlamaSize) -> int:
+    return size.kv_heads if isinstance(size, LlamaSize) else size.heads
+
+
+def _matrix_floats(size: Gpt2Size | LlamaSize) -> int:
+    """Of the matrices that a step multiplies with, that of the logits among them."""
+    if isinstance(size, LlamaSize):
+        attention = 2 * size.hidden * (size.hidden + size.kv_heads * size.head_size)
+        layer = attention + 3 * size.hidden * size.intermediate
+    else:
+        layer = 4 * size.hidden**2 + 2 * size.hidden * size.intermediate
+    return size.layers * layer + size.hidden * size.vocabulary
+
+
+def _decoder(
+    name: str, title: str, size: Gpt2Size | LlamaSize, *, tokens: int, past: int, capacity: int = 0
+) -> Workload:
+    """A prompt of many tokens counts in operations, a step of one token in the bytes that it has to read."""
+    products = 2 * tokens * _matrix_floats(size) + 4 * size.layers * tokens * (past + tokens) * size.hidden
+    cache = 2 * size.layers * past * _cached_heads(size) * size.head_size
     return Workload(
         name,
         title,
-        lambda: decoder(size),
-        lambda: _normal(x=(1, 1, size.hidden), **pasts),
-        moved_bytes=weight_bytes(size),
-        huge=True,
-        **more,
+        lambda: llama(size) if isinstance(size, LlamaSize) else gpt2(size),
+        lambda: _step_feeds(size, tokens, past),
+        flops=products if tokens > 1 else 0,
+        moved_bytes=4 * (_matrix_floats(size) + cache) if tokens == 1 else 0,
+        fusible=Fusible("gpt2", size.heads, size.hidden),
+        quick=False,
+        huge=tokens == 1,
+        model="llama" if isinstance(size, LlamaSize) else "gpt2",
+        capacity=capacity,
     )
 
 
 _SMALL = BertSize(layers=2, hidden=128, heads=2, intermediate=512, vocabulary=1000)
+_LLAMA = LlamaSize(layers=8, hidden=768, heads=12, kv_heads=4, intermediate=2048)
 _FLOATS = 2**20
 
 WORKLOADS = (
@@ -116,7 +179,12 @@ WORKLOADS = (
     _bert("bert_batch", "BERT-base, 8 x 64, padded", BertSize(), 8, 64, quick=False),
     _bert("encoder", "2 layers, hidden 128, seq 32", _SMALL, 1, 32),
     _vit("vit", "ViT-base, 224 x 224", VitSize(), quick=False),
-    _decode("decode", "GPT-2 decode, past 64", GPT2, 64, quick=False),
+    _decoder("gpt2_prefill", "GPT-2, prompt of 128", Gpt2Size(), tokens=128, past=0),
+    _decoder("gpt2_decode_64", "GPT-2 decode, past 64", Gpt2Size(), tokens=1, past=64),
+    _decoder("gpt2_decode_512", "GPT-2 decode, past 512", Gpt2Size(), tokens=1, past=512),
+    _decoder("gpt2_in_place_512", "GPT-2 in place, past 512", Gpt2Size(), tokens=1, past=512, capacity=1024),
+    _decoder("llama_prefill", "Llama, prompt of 128", _LLAMA, tokens=128, past=0),
+    _decoder("llama_decode", "Llama decode, past 128", _LLAMA, tokens=1, past=128),
     Workload(
         "mlp",
         "MLP 64-128x4-10, batch 32",

@@ -25,21 +25,25 @@ from benchmarks.peers import HUGE, ORT, OURS, PEERS, RIVALS, Subject, read_weigh
 from benchmarks.plot import draw, speeds
 from benchmarks.results import Build, Load, Report, Result, Row, Timed, read_report
 from benchmarks.timing import Effort, take_turns, wait_for_quiet
-from benchmarks.workloads import WORKLOADS, Fusible, Workload, _bert, _decode, _vit, as_proto
+from benchmarks.workloads import WORKLOADS, Fusible, Workload, _bert, _decoder, _vit, as_proto, is_past
 from ortisan.converter.load import load_model
 from ortisan.converter.save import save_with_external_data
 from ortisan.errors import OptionError
 from ortisan.flops import node_flops
-from ortisan.models import BertSize
+from ortisan.models import BertSize, Gpt2Size, LlamaSize
 from ortisan.runtime.manifest import plain
 
 TINY_VIT = VitSize(layers=1, hidden=128, heads=2, intermediate=64, image=32, patch=16, classes=5)
 TINY_BERT = BertSize(layers=1, hidden=128, heads=2, intermediate=64, vocabulary=50, positions=16)
+TINY_GPT2 = Gpt2Size(layers=1, hidden=128, heads=2, vocabulary=50, positions=16)
+TINY_LLAMA = LlamaSize(layers=2, hidden=128, heads=2, kv_heads=1, intermediate=96, vocabulary=50)
 BY_NAME = {workload.name: workload for workload in WORKLOADS}
 SMALL = {
     "bert": _bert("bert", "tiny BERT", TINY_BERT, 2, 7),
     "vit": _vit("vit", "tiny ViT", TINY_VIT),
-    "decode": _decode("decode", "tiny decoder", TINY_VIT, 3),
+    "gpt2": _decoder("gpt2", "tiny GPT-2", TINY_GPT2, tokens=7, past=0),
+    "gpt2_in_place": _decoder("gpt2_in_place", "tiny step", TINY_GPT2, tokens=1, past=3, capacity=9),
+    "llama": _decoder("llama", "tiny Llama", TINY_LLAMA, tokens=1, past=3),
     "mlp": BY_NAME["mlp"],
     "chain": replace(BY_NAME["chain"], feeds=lambda: {name: np.linspace(-3, 3, 99, dtype="f4") for name in "xz"}),
 }
@@ -73,7 +77,7 @@ def test_vit_outputs_are_of_order_1(tmp_path: Path) -> None:
     assert 0.1 < logits.std() < 10
 
 
-@pytest.mark.parametrize("name", ["bert", "vit", "mlp"])
+@pytest.mark.parametrize("name", ["bert", "vit", "gpt2", "mlp"])
 def test_the_flops_are_those_of_the_products(name: str) -> None:
     workload = SMALL[name]
     model = _with_fixed_dims(as_proto(workload.make()), workload.feeds())
@@ -89,9 +93,34 @@ def _with_fixed_dims(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> on
     return model
 
 
+@pytest.mark.parametrize("name", ["gpt2_in_place", "llama"])
+def test_a_step_reads_its_matrices_and_its_past(name: str, tmp_path: Path) -> None:
+    workload = SMALL[name]
+    weights = read_weights(save(workload, tmp_path))
+    looked_up = {"transformer.wpe.weight", "model.embed_tokens.weight"}
+    matrices = sum(array.nbytes for name, array in weights.items() if array.ndim == 2 and name not in looked_up)
+    past = sum(array.nbytes for name, array in workload.feeds().items() if is_past(name))
+    assert workload.moved_bytes == matrices + past
+    assert workload.flops == 0
+
+
+def test_buffers_hold_the_past_and_nothing_behind_it() -> None:
+    given, ours = SMALL["gpt2_in_place"].feeds(), SMALL["gpt2_in_place"].our_feeds()
+    for name, array in given.items():
+        filled = ours[name][:, :, :3] if is_past(name) else ours[name]
+        np.testing.assert_array_equal(filled, array)
+        assert not is_past(name) or (ours[name].shape[2] == 9 and np.isnan(ours[name][:, :, 3:]).all())
+
+
+def test_workloads_of_one_model_share_what_is_built() -> None:
+    keys = {name: workload.key for name, workload in BY_NAME.items() if name.startswith(("gpt2", "llama", "bert"))}
+    assert keys.pop("gpt2_in_place_512") == "gpt2_in_place"
+    assert set(keys.values()) == {"gpt2", "llama", "bert", "bert_batch"}
+
+
 def test_every_transformer_is_described_to_the_optimizer() -> None:
     assert BY_NAME["vit"].fusible == Fusible("vit", 12, 768)
-    assert [name for name, workload in BY_NAME.items() if workload.fusible is None] == ["decode", "mlp", "chain"]
+    assert [name for name, workload in BY_NAME.items() if workload.fusible is None] == ["mlp", "chain"]
 
 
 def test_the_padded_workload_hides_keys_but_no_whole_row() -> None:
@@ -107,7 +136,7 @@ def test_the_torch_modules_compute_the_same(name: str, tmp_path: Path) -> None:
     from benchmarks.torch_models import module_of
 
     model, feeds = save(SMALL[name], tmp_path), SMALL[name].feeds()
-    module = module_of(name, read_weights(model))
+    module = module_of(read_weights(model))
     outputs = module(**{key: torch.from_numpy(array) for key, array in feeds.items()})
     assert check_outputs([output.numpy() for output in outputs], stock(model, feeds))[1] == ""
 
@@ -149,12 +178,25 @@ def test_a_workload_is_measured(tmp_path: Path) -> None:
 
 
 @pytest.mark.build
-def test_a_workload_is_measured_on_both_kinds_of_pages(tmp_path: Path) -> None:
+def test_decoders_are_measured_on_both_kinds_of_pages_and_in_place(tmp_path: Path) -> None:
     plan = Plan((OURS, HUGE, ORT), (1,), Effort(0.0, 1), loads=1, cold_builds=False)
-    result = measure(SMALL["decode"], tmp_path, plan, lambda step: None)
-    assert set(result.rows[0].timed) == set(result.load) == {OURS, HUGE, ORT}
-    assert not any(timed.problem for timed in result.rows[0].timed.values())
-    assert result.gbytes(result.rows[0]) is not None
+    step = replace(SMALL["gpt2_in_place"], name="gpt2_step", capacity=0)
+    for workload in (step, SMALL["gpt2_in_place"]):
+        result = measure(workload, tmp_path, plan, lambda step: None)
+        assert set(result.rows[0].timed) == set(result.load) == {OURS, HUGE, ORT}
+        assert not any(timed.problem for timed in result.rows[0].timed.values())
+        assert result.gbytes(result.rows[0]) is not None
+        assert result.reads_weights
+    assert {place.name for place in tmp_path.iterdir() if place.is_dir()} == {"gpt2", "gpt2_in_place"}
+
+
+@pytest.mark.build
+def test_a_model_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = Plan((OURS,), (1,), Effort(0.0, 1), loads=1, cold_builds=False)
+    first = measure(replace(SMALL["mlp"], model="m"), tmp_path, plan, lambda step: None)
+    monkeypatch.setattr(ortisan, "build", None)
+    again = replace(SMALL["mlp"], name="other", model="m")
+    assert measure(again, tmp_path, plan, lambda step: None).build == first.build
 
 
 @pytest.mark.build
@@ -163,11 +205,13 @@ def test_the_machine_has_limits(tmp_path: Path) -> None:
     machine.measure()
     assert set(machine.limits) == {1, 2}
     assert machine.limits[1].gflops > 0 < machine.limits[1].read
+    assert machine.limits[2].read_mapped
 
 
 def test_the_better_limits_are_kept() -> None:
     assert Limits(1, 5, None).better_of(Limits(2, 4, 3.0)) == Limits(2, 5, 3.0)
     assert Limits(1, 5, None).better_of(Limits(2, 4, None)).read_2m is None
+    assert Limits(1, 5, None, 7).better_of(Limits(2, 4, None, 8)).read_mapped == 8
 
 
 def test_a_process_that_fails_says_which_model() -> None:
@@ -208,7 +252,9 @@ def report() -> Report:
         for n in (1, 2)
     )
     load = {OURS: Load(5, 30, 20), ORT: Load(500, 300, 20)}
-    one = Result("bert", "BERT [base]", 10**8, 0, rows, Build(20.5, 2.25, 10**6), load, {"torch": "torch is missing"})
+    one = Result(
+        "bert", "BERT [base]", 10**8, 0, False, rows, Build(20.5, 2.25, 10**6), load, {"torch": "torch is missing"}
+    )
     two = replace(one, name="chain", title="chain", flops=0, moved_bytes=10**7, absent={}, build=Build(None, None, 0))
     limits = {1: Limits(100, 10, 20), 2: Limits(199, 10, None)}
     return Report("python -m benchmarks", "a CPU, 2 cores", {"onnxruntime": "1.2.3"}, limits, (one, two))
@@ -229,6 +275,17 @@ def test_what_follows_from_the_figures() -> None:
     assert found.share(found.results[1], row) == pytest.approx(0.25)
     assert found.wrong == ()
     assert speeds(row) == {OURS: 2}
+
+
+def test_weights_are_compared_with_reads_of_the_same_pages() -> None:
+    row = Row(1, {OURS: Timed(2, 2, 9, 0.0), HUGE: Timed(1, 1, 9, 0.0)})
+    result = replace(report().results[1], reads_weights=True, moved_bytes=10**7, rows=(row,))
+    found = replace(report(), limits={1: Limits(100, 40, 25, 20)}, results=(result,))
+    assert (found.share(result, row), found.share(result, row, HUGE)) == (0.25, 0.4)
+    assert "20.0 GB/s from a mapped file" in "\n".join(tables.notes(found))
+    (pages,) = (grid for grid in tables.grids(found) if "2 MB" in grid.title)
+    assert pages.rows[0][5:7] == ("25 %", "40 %")
+    assert read_report(json.loads(json.dumps(plain(found.to_json())))) == found
 
 
 def test_wrong_outputs_of_ours_are_told() -> None:
