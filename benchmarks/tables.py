@@ -107,7 +107,6 @@ def _pages(report: Report) -> Grid:
         mapped, huge = row.timed[OURS], row.timed.get(HUGE)
         if huge is None:
             continue
-        loads = [result.load.get(name) for name in (OURS, HUGE)]
         shares = (report.share(result, row, name) for name in (OURS, HUGE))
         rows.append(
             (
@@ -117,30 +116,16 @@ def _pages(report: Report) -> Grid:
                 "wrong" if huge.problem else _figure(huge.best),
                 _NOTHING if huge.problem else _ratio(mapped.best / huge.best),
                 *map(_percent, shares),
-                *(_figure(load.ms if load else None) for load in loads),
-                *(_figure(load.private_mb if load else None) for load in loads),
             )
         )
-    header = (
-        "workload",
-        "threads",
-        "mapped ms",
-        "huge ms",
-        "gain",
-        "of the limit",
-        "huge's",
-        "load ms",
-        "huge's",
-        "private MB",
-        "huge's",
-    )
+    header = ("workload", "threads", "mapped ms", "huge ms", "gain", "of the limit", "huge")
     return Grid("Weights mapped, and copied to 2 MB pages", header, tuple(rows))
 
 
 def _costs(report: Report) -> Grid:
     rows = []
     for result in report.results:
-        loads = [result.load.get(name) for name in (OURS, ORT)]
+        loads = [result.load.get(name) for name in (OURS, HUGE, ORT)]
         rows.append(
             (
                 result.title,
@@ -151,7 +136,8 @@ def _costs(report: Report) -> Grid:
                 _figure(result.build.library_bytes / 1e6),
             )
         )
-    header = ("workload", "load ms", "ORT's", "private MB", "ORT's", "build s", "again s", ".so MB")
+    sessions = ("load ms", "huge", "ORT's", "private MB", "huge", "ORT's")
+    header = ("workload", *sessions, "build s", "again s", ".so MB")
     return Grid("Loading and building", header, tuple(rows))
 
 

@@ -100,7 +100,7 @@ class Decoder(nn.Module):
             array = weights[name]
             turned = array if array.shape == tuple(parameter.shape) and not _is_linear(name) else array.T
             parameter.data = torch.from_numpy(np.array(turned, order="C"))
-        self.model = model.requires_grad_(False)
+        self.model = model.requires_grad_(False).eval()
 
     def forward(self, input_ids: Any, attention_mask: Any, position_ids: Any, **past: Any) -> tuple[Any, ...]:
         cache = DynamicCache()
