@@ -63,6 +63,7 @@ class Sampler:
         self.symbols = _symbols(self.inputs)
         self._leading = _leading(self.inputs)
         self._ascending = ascending(loaded)
+        self._growth = _Growth.of(loaded.graph, self.inputs, self._leading)
 
     @property
     def has_mask(self) -> bool:
@@ -79,13 +80,14 @@ class Sampler:
             yield self._attempts(sizes, True, len(_LEADING))
 
     def timed(self) -> Iterator[Case]:
-        """Inputs of a size worth timing, then smaller ones. A decoder with its cache in place takes one step."""
-        single = {*self._leading, *self._ascending[:1]}
+        """Inputs of a size worth timing, then smaller ones. A decoder with a cache takes one step."""
+        single = {*self._leading, *self._ascending[:1], *self._growth.new}
         sizes = {name: self._clamp(name, 1 if name in single else _TIMED_SIZE) for name in self.symbols}
         return self._attempts(sizes, False, 0)
 
     def _attempts(self, sizes: Mapping[str, int], padded: bool, seed: int) -> Iterator[Case]:
-        return (self.case(smaller, padded=padded, seed=seed) for smaller in self._shrunk(sizes))
+        grown = map(self._growth.applied, self._shrunk(sizes))
+        return (self.case(smaller, padded=padded, seed=seed) for smaller in grown)
 
     def case(self, sizes: Mapping[str, int], *, padded: bool, seed: int) -> Case:
         rng = np.random.default_rng(seed)
@@ -137,6 +139,43 @@ class Sampler:
         limit = self._rows[value]
         high = 2 if limit is None else max(1, min(_extent(limit, sizes), _LARGEST_INDEX))
         return np.asarray(rng.integers(0, high, shape)).astype(dtype)
+
+
+@dataclass(frozen=True)
+class _Growth:
+    """Symbols of a decoder whose caches grow: they and the mask's length belong together, whatever they are called."""
+
+    past: frozenset[str] = frozenset()
+    new: frozenset[str] = frozenset()
+    total: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, graph: ir.Graph, inputs: Sequence[ir.Value], leading: frozenset[str]) -> _Growth:
+        """A cache is an input with something put behind it, which is an output."""
+        past: set[str] = set()
+        for output in graph.outputs:
+            node = output.producer()
+            cache = node.inputs[0] if node is not None and node.op_type == "Concat" and node.inputs else None
+            if node is not None and cache in inputs and cache is not None and cache.shape is not None:
+                past |= _free(cache.shape[node.attributes.get_int("axis", 0)])
+        if not past:
+            return cls()
+        ends = [
+            value.shape[-1] for value in inputs if _is_mask(value) and value.shape is not None and value.shape.rank()
+        ]
+        total = frozenset(
+            name for dim in ends if isinstance(dim, ir.SymbolicDim) and len(_free(dim)) == 1 for name in _free(dim)
+        )
+        new = frozenset(_symbols(inputs)) - past - total - leading
+        return cls(frozenset(past), new, total - past - new - leading)
+
+    def applied(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """The sizes, with all pasts alike and the total their sum with what is new: one, when no dim says how much."""
+        if not self.past or not self.past <= sizes.keys():
+            return dict(sizes)
+        past = sizes[min(self.past)]
+        new = sizes[min(self.new)] if self.new else 1
+        return {**sizes, **dict.fromkeys(self.past, past), **dict.fromkeys(self.total, past + new)}
 
 
 def _symbols(inputs: Sequence[ir.Value]) -> tuple[str, ...]:

@@ -95,3 +95,17 @@ def test_element_types(type_: str, kind: str) -> None:
 def test_unknown_dims_are_refused() -> None:
     with pytest.raises(OptionError, match="no symbolic dim 'rows'"):
         Sampler(text_model("(float[n] x) => (float[n] y)", "y = Relu(x)"), {"rows": 3})
+
+
+def test_the_mask_of_a_decoder_is_as_long_as_its_cache_will_be() -> None:
+    model = text_model(
+        "(float[b,new,4] x, int64[b,total] mask, float[b,past,4] k, float[b,other,4] v) => (float[?,?,4] p, float[?,?,4] q)",
+        "p = Concat<axis = 1>(k, x) q = Concat<axis = 1>(v, x)",
+    )
+    sampler = Sampler(model)
+    for case in (case for attempts in sampler.cases() for case in attempts):
+        new, past, other = (case.feeds[name].shape[1] for name in ("x", "k", "v"))
+        assert past == other
+        assert case.feeds["mask"].shape[1] == past + new
+    step = next(sampler.timed()).feeds
+    assert [step[name].shape[1] for name in ("x", "k", "mask")] == [1, 128, 129]

@@ -1,0 +1,60 @@
+"""Builds a BERT, compares it with stock ONNX Runtime on padded batches, and times both."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from hub import load, padded, tokenizer
+
+import ortisan
+from ortisan.models import BertSize, bert
+
+SMALL = BertSize(layers=2, hidden=64, heads=4, intermediate=128, vocabulary=256, positions=128)
+TEXTS = ("ONNX Runtime, one extra library, no compiler on the server.", "Short.", "Something of a length in between.")
+
+
+def interleaved(sessions: dict[str, Any], feeds: dict[str, Any], seconds: float) -> dict[str, float]:
+    """The best time of each session in milliseconds, turn by turn, so that noise hits all alike."""
+    best = dict.fromkeys(sessions, float("inf"))
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        for name, session in sessions.items():
+            start = time.perf_counter()
+            session.run(None, feeds)
+            best[name] = min(best[name], 1e3 * (time.perf_counter() - start))
+    return best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", help="an .onnx file, or a folder or hub id of transformers")
+    parser.add_argument("--target", default="cpu", help="cpu, or cuda:80")
+    parser.add_argument("--small", action="store_true", help="two layers, when there is no --model")
+    parser.add_argument("--seconds", type=float, default=5.0)
+    options = parser.parse_args()
+    words = tokenizer(options.model)
+    ids, mask = padded([words.encode(text) for text in TEXTS])
+    with tempfile.TemporaryDirectory() as folder:
+        model = load(options.model, lambda: bert(SMALL if options.small else None), Path(folder))
+        artifact = ortisan.build(model, Path(folder) / "bert", target=options.target)
+        stock = onnxruntime.InferenceSession(model)
+        feeds = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        feeds = {value.name: feeds[value.name] for value in stock.get_inputs()}
+        sessions = {"onnxruntime": stock, "ortisan": ortisan.load(artifact)}
+        outputs = [session.run(None, feeds) for session in sessions.values()]
+        difference = max(float(abs(a - b).max()) for a, b in zip(*outputs, strict=True))
+        print(f"largest difference       {difference:8.1e}")
+        times = interleaved(sessions, feeds, options.seconds)
+    for name, best in times.items():
+        print(f"{name:24} {best:8.2f} ms")
+    print(f"{'speedup':24} {times['onnxruntime'] / times['ortisan']:8.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""Compiles one layer of a BERT and leaves the rest to ONNX Runtime."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+from hub import load, padded, tokenizer
+
+import ortisan
+from ortisan.models import BertSize, bert
+
+SMALL = BertSize(layers=2, hidden=64, heads=4, intermediate=128, vocabulary=256, positions=128)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", help="an .onnx file, or a folder or hub id of transformers")
+    parser.add_argument("--target", default="cpu", help="cpu, or cuda:80")
+    parser.add_argument("--layer", default="encoder.layer.1", help="the layer's name in the names of its nodes")
+    options = parser.parse_args()
+    words = tokenizer(options.model)
+    ids, mask = padded([words.encode("Only one layer of this is compiled.")])
+    with tempfile.TemporaryDirectory() as folder:
+        path = load(options.model, lambda: bert(SMALL), Path(folder))
+        names = [node.name for node in onnx.load(path, load_external_data=False).graph.node]
+        chosen = [name for name in names if options.layer in name.replace("/", ".")]
+        compiled = ortisan.compile(path, target=options.target, include=chosen)
+        print(f"{len(chosen)} of {len(names)} nodes chosen: {compiled}")
+        library = ortisan.generate(compiled, Path(folder) / "layer")
+        converted = ortisan.convert_graph(path, compiled)
+        session_options = onnxruntime.SessionOptions()
+        session_options.register_custom_ops_library(str(library.path))
+        mine = onnxruntime.InferenceSession(converted.SerializeToString(), session_options)
+        stock = onnxruntime.InferenceSession(path)
+        feeds = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        feeds = {value.name: feeds[value.name] for value in stock.get_inputs()}
+        pairs = zip(mine.run(None, feeds), stock.run(None, feeds), strict=True)
+        print(f"largest difference {max(float(abs(a - b).max()) for a, b in pairs):.1e}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""Every example runs as a user runs it, and is short."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+COMMANDS = {
+    "bert.py": (["--small", "--seconds", "0.2"], ["largest difference", "speedup"]),
+    "subgraph.py": ([], ["1 custom op", "largest difference"]),
+    "gpt2.py": (["--small", "--steps", "8", "--prompt", "One prompt", "--prompt", "and another"], ["same tokens"]),
+    "llama.py": (["--small", "--steps", "8"], ["same tokens", "cache in place"]),
+}
+
+
+def test_every_example_is_short() -> None:
+    assert set(COMMANDS) <= {path.name for path in EXAMPLES.glob("*.py")}
+    for path in EXAMPLES.glob("*.py"):
+        assert len(path.read_text().splitlines()) < 80, path.name
+
+
+@pytest.mark.build
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_example_runs(name: str) -> None:
+    arguments, expected = COMMANDS[name]
+    run = subprocess.run(
+        [sys.executable, EXAMPLES / name, *arguments], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    for words in expected:
+        assert words in run.stdout
+
+
+def test_a_wrong_target_is_one_sentence() -> None:
+    run = subprocess.run(
+        [sys.executable, EXAMPLES / "subgraph.py", "--target", "abacus"], capture_output=True, text=True, timeout=600, check=False
+    )  # fmt: skip
+    assert run.returncode != 0
+    assert "there is no target 'abacus'" in run.stderr
