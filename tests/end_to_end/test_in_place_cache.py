@@ -106,7 +106,7 @@ def test_the_manifest_names_what_may_be_shared(built: tuple[str, Artifact]) -> N
     assert artifact.shared == dict(zip(decoder.PAST, decoder.PRESENT, strict=True))
     assert artifact.manifest["options"]["cache"] == "in-place"
     assert artifact.verification is not None
-    assert {"seq=3, total=17, cache_capacity=29"} <= {case.partition(", ")[2] for case in artifact.verification.cases}
+    assert sum("cache_capacity=29" in case for case in artifact.verification.cases) == 2
 
 
 def paged_model() -> onnx.ModelProto:
