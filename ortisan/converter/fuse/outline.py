@@ -1,6 +1,6 @@
 """Outlining: nodes become the body of a model-local function in the private domain, and one call takes their place.
 
-A call that is not compiled is inlined again by `expand_private`, which gives back the very nodes that were there.
+A call that is not compiled is inlined again by `expand_private`, which gives back the nodes of its body.
 """
 
 from __future__ import annotations
