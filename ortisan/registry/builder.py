@@ -28,6 +28,7 @@ class Builder:
         self.guards: dict[Guard, None] = {}
         self._producers: dict[Value, Node] = {}
         self._numbers: dict[tuple[DType, Any], Value] = {}
+        self._made: dict[tuple[Any, ...], tuple[Value, ...]] = {}
 
     def input(self, name: str, type_: TensorType) -> Value:
         value = Value(name, type_)
@@ -55,6 +56,14 @@ class Builder:
         return self.add_many(op, *inputs)[0]
 
     def add_many(self, op: Op, *inputs: Value) -> tuple[Value, ...]:
+        """The outputs of the op; those of an equal node where there is one, so that layers share their masks."""
+        # Ops are compared by their text as well: 0.0 and -0.0 are equal and mean two things.
+        key = (op, repr(op), inputs)
+        if key not in self._made:
+            self._made[key] = self._add(op, inputs)
+        return self._made[key]
+
+    def _add(self, op: Op, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
         facts = Facts(self.origin)
         types = op.infer([value.type for value in inputs], facts)
         for type_ in types:
@@ -68,7 +77,7 @@ class Builder:
         outputs = tuple(
             Value(f"v{len(self.nodes)}" + (f"_{i}" if i else ""), type_, known) for i, type_ in enumerate(types)
         )
-        node = Node(op, tuple(inputs), outputs, self.origin)
+        node = Node(op, inputs, outputs, self.origin)
         self.nodes.append(node)
         self.guards.update(dict.fromkeys(facts.guards))
         self._producers.update(dict.fromkeys(outputs, node))
