@@ -154,6 +154,16 @@ def test_reshapes_run_no_kernel() -> None:
     assert groups(model) == ["elementwise.relu"]
 
 
+def test_one_value_is_read_as_a_row_and_as_a_column() -> None:
+    """Both are views of one memory, and one loop reads both."""
+    model = text_model(
+        "(float[S] x) => (bool[S,S] y)",
+        "a = Unsqueeze(x, first) b = Unsqueeze(x, second) y = Less(a, b)",
+        constants={"first": np.array([0]), "second": np.array([1])},
+    )
+    assert "fn::lt(x0, x1)" in render_sources(ortisan.compile(model, name="t"))["graphs_0.cpp"]
+
+
 def test_attention_reads_and_writes_through_permutes() -> None:
     import onnx_ir as ir
 
