@@ -26,7 +26,7 @@ from ortisan.registry.dtypes import DType
 
 # One rounding of the type, a few times over: the expected outputs of expanded functions are rounded at every step.
 TOLERANCE = {"float64": 1e-7, "float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
-EXPECTED_TO_COMPILE = 850
+EXPECTED_TO_COMPILE = 970
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,34 @@
 
 from __future__ import annotations
 
-from ortisan.registry.lower import cache, elementwise, index, matmul, norm, private, reduce, shape
+from ortisan.registry.lower import (
+    attention,
+    block_quantized,
+    cache,
+    contrib_attention,
+    elementwise,
+    grouped_query,
+    index,
+    matmul,
+    norm,
+    private,
+    reduce,
+    rotary,
+    shape,
+)
 
-__all__ = ["cache", "elementwise", "index", "matmul", "norm", "private", "reduce", "shape"]
+__all__ = [
+    "attention",
+    "block_quantized",
+    "cache",
+    "contrib_attention",
+    "elementwise",
+    "grouped_query",
+    "index",
+    "matmul",
+    "norm",
+    "private",
+    "reduce",
+    "rotary",
+    "shape",
+]

@@ -177,3 +177,12 @@ def swish(site: Site) -> Value:
         return b.elementwise("SILU", x)
     gate = b.elementwise("SIGMOID", b.elementwise("MUL", x, b.number(alpha, x.dtype)))
     return b.elementwise("MUL", x, gate)
+
+
+@lowers("QuickGelu", attributes=["alpha"], domain="com.microsoft")
+def quick_gelu(site: Site) -> Value:
+    """x * sigmoid(alpha * x)."""
+    b, x, alpha = site.builder, site.need(0), float(site.attribute("alpha", 1.702))
+    if alpha == 1.0:
+        return b.elementwise("SILU", x)
+    return b.elementwise("MUL", x, b.elementwise("SIGMOID", b.elementwise("MUL", x, b.number(alpha, x.dtype))))

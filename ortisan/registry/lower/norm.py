@@ -1,4 +1,4 @@
-"""Normalisations and softmax."""
+"""Normalisations and softmax, also those that ONNX Runtime adds to ONNX's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ortisan.registry.dtypes import DType
 from ortisan.registry.entries import Result, Site, lowers
 from ortisan.registry.graph import Value
 from ortisan.registry.lower.axes import normalize_axis
-from ortisan.registry.ops import Arange, ArgReduce, Expand, LayerNorm, Reduce, Softmax
+from ortisan.registry.ops import Arange, ArgReduce, Expand, LayerNorm, Reduce, RmsNorm, Softmax
 from ortisan.registry.refusal import Refused
 
 
@@ -68,6 +68,37 @@ def _as_row(b: Builder, value: Value, x: Value, axis: int) -> Value:
 
 # stash_type 1 asks for statistics in float32, which is what every target does at least.
 lowers("LayerNormalization", since=1, attributes=["axis", "epsilon", "stash_type"])(layer_norm)
+
+
+@lowers("RMSNormalization", since=23, attributes=["axis", "epsilon", "stash_type"])
+@lowers("SimplifiedLayerNormalization", attributes=["axis", "epsilon", "stash_type"])
+def rms_norm(site: Site) -> Value:
+    """ONNX Runtime writes SimplifiedLayerNormalization into the default domain."""
+    site.refuse_outputs(1)
+    x, gamma = site.need(0), site.need(1)
+    axis = normalize_axis(site.attribute("axis", -1), len(x.shape))
+    return _rms_norm(site, x, gamma, axis, 1e-5)
+
+
+def _rms_norm(site: Site, x: Value, gamma: Value, axis: int, epsilon: float) -> Value:
+    b, epsilon = site.builder, float(site.attribute("epsilon", epsilon))
+    if gamma.dtype is x.dtype:
+        return b.add(RmsNorm(axis, epsilon), x, _as_row(b, gamma, x, axis))
+    # The result has the type of the scale, and what it scales is rounded to that type first.
+    plain = b.add(RmsNorm(axis, epsilon, gamma=False), x)
+    return b.elementwise("MUL", b.cast(plain, gamma.dtype), gamma)
+
+
+@lowers("SkipSimplifiedLayerNormalization", attributes=["epsilon"], domain="com.microsoft")
+def skip_rms_norm(site: Site) -> Result:
+    """rms_norm(input + skip + bias); the fourth output is the sum."""
+    site.refuse_outputs(1, 2)
+    b, bias = site.builder, site.optional(3)
+    total = b.elementwise("ADD", site.need(0), site.need(1))
+    if bias is not None:
+        total = b.elementwise("ADD", total, bias)
+    normal = _rms_norm(site, total, site.need(2), len(total.shape) - 1, 1e-12)
+    return normal, normal, normal, total
 
 
 def _per_channel(b: Builder, value: Value, rank: int) -> Value:

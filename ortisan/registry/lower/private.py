@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from ortisan.registry.entries import Site, lowers
 from ortisan.registry.graph import Value
-from ortisan.registry.lower.axes import normalize_axis
 from ortisan.registry.lower.elementwise import gelu
-from ortisan.registry.lower.norm import layer_norm
-from ortisan.registry.ops import Attention, RmsNorm, Rotary
+from ortisan.registry.lower.norm import layer_norm, rms_norm
+from ortisan.registry.ops import Attention, Rotary
 
 PRIVATE_DOMAIN = "ortisan"
 
 lowers("Gelu", attributes=["approximate"], domain=PRIVATE_DOMAIN)(gelu)
 lowers("LayerNormalization", attributes=["axis", "epsilon"], domain=PRIVATE_DOMAIN)(layer_norm)
-
-
-@lowers("RMSNormalization", attributes=["axis", "epsilon"], domain=PRIVATE_DOMAIN)
-def rms_norm(site: Site) -> Value:
-    x, scale = site.need(0), site.need(1)
-    axis = normalize_axis(site.attribute("axis", -1), len(x.shape))
-    return site.builder.add(RmsNorm(axis, float(site.attribute("epsilon", 1e-5))), x, scale)
+lowers("RMSNormalization", attributes=["axis", "epsilon"], domain=PRIVATE_DOMAIN)(rms_norm)
 
 
 @lowers("RotaryEmbedding", attributes=["size", "interleaved"], domain=PRIVATE_DOMAIN)

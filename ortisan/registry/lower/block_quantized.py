@@ -1,0 +1,121 @@
+"""MatMulNBits of com.microsoft: x times a weight of 2, 4 or 8 bits in blocks, each with a scale and a zero point.
+
+    w[n, k] = (q[n, k] - zero[n, k // block]) * scale[n, k // block]
+
+The weight is written out in the type of x when the model is compiled, so it takes 32 / bits times the memory and the
+reading of the quantized one. Nothing of the products is quantized, whatever the accuracy level.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+
+import numpy as np
+
+from ortisan.registry.builder import is_constant
+from ortisan.registry.dtypes import Array, DType
+from ortisan.registry.entries import Site, lowers
+from ortisan.registry.graph import Value
+from ortisan.registry.ops import Gemm
+from ortisan.registry.refusal import Refused
+
+_ATTRIBUTES = ("K", "N", "accuracy_level", "bits", "block_size", "weight_prepacked")
+_CHUNK = 1 << 20
+"""Elements that are unpacked at a time, to keep what is held on the way small beside the weight."""
+
+
+@lowers("MatMulNBits", attributes=_ATTRIBUTES, domain="com.microsoft")
+def matmul_n_bits(site: Site) -> Value:
+    x, bias = site.need(0), site.optional(5)
+    if site.optional(4) is not None:
+        raise Refused("g_idx is not supported; ONNX Runtime calls it deprecated")
+    if site.attribute("weight_prepacked", 0):
+        raise Refused("weight_prepacked: the weight is packed for another device")
+    weight = _weight(site, x.dtype)
+    op = Gemm("rcr", bias=bias is not None)
+    return site.builder.add(op, x, weight, *(() if bias is None else (bias,)))
+
+
+def _weight(site: Site, dtype: DType) -> Value:
+    """w[N,K] as a constant."""
+    rows, columns = int(site.attribute("N", 0)), int(site.attribute("K", 0))
+    bits, block = int(site.attribute("bits", 4)), int(site.attribute("block_size", 0))
+    if bits not in (2, 4, 8) or block < 16 or block & (block - 1) or rows <= 0 or columns <= 0:
+        raise Refused(f"{bits} bits in blocks of {block} for a weight [{rows}, {columns}] are not defined")
+    blocks = -(-columns // block)
+    packed, scales, zeros = _constant(site, 1), _constant(site, 2), _constant(site, 3)
+    if packed is None or packed.dtype != np.uint8 or packed.size != rows * blocks * block * bits // 8:
+        raise Refused(f"the quantized weight is not uint8[{rows}, {blocks}, {block * bits // 8}]")
+    if scales is None or scales.size != rows * blocks:
+        raise Refused(f"the scales are not [{rows}, {blocks}]")
+    zero_bytes = -(-blocks * bits // 8)
+    if zeros is not None and zeros.size != rows * (zero_bytes if zeros.dtype == np.uint8 else blocks):
+        raise Refused(f"the zero points don't fit the scales [{rows}, {blocks}]")
+    weight = _remembered(packed, scales, zeros)
+    if weight is None:
+        parts = packed.reshape(rows, -1), scales.reshape(rows, blocks), zeros
+        weight = dequantize(*parts, bits=bits, columns=columns)
+        _remember(weight, packed, scales, zeros)
+    return site.builder.constant(weight.astype(dtype.numpy, copy=False), site.need(1).name)
+
+
+def _constant(site: Site, index: int) -> Array | None:
+    value = site.optional(index)
+    if value is not None and not is_constant(value):
+        raise Refused(f"input {index} is not a constant")
+    return None if value is None else value.data
+
+
+def dequantize(packed: Array, scales: Array, zeros: Array | None, *, bits: int, columns: int) -> Array:
+    """packed[N, bytes], scales[N, blocks] -> [N, columns] in the type of the scales, computed in float32."""
+    rows, blocks = scales.shape
+    block = packed.shape[1] * 8 // (bits * blocks)
+    weight = np.empty((rows, columns), scales.dtype)
+    step = max(1, _CHUNK // (blocks * block))
+    for first in range(0, rows, step):
+        part = slice(first, first + step)
+        numbers = unpack(packed[part], bits).reshape(-1, blocks, block)
+        numbers -= _zero_points(zeros, part, rows, blocks, bits)[..., np.newaxis]
+        numbers *= scales[part].astype(np.float32)[..., np.newaxis]
+        weight[part] = numbers.reshape(len(numbers), -1)[:, :columns]
+    return weight
+
+
+def _zero_points(zeros: Array | None, part: slice, rows: int, blocks: int, bits: int) -> Array:
+    """[rows of the part or 1, blocks], as float32."""
+    if zeros is None:
+        return np.full((1, blocks), 1 << (bits - 1), np.float32)
+    own = zeros.reshape(rows, -1)[part]
+    return unpack(own, bits)[:, :blocks] if own.dtype == np.uint8 else own.astype(np.float32)
+
+
+def unpack(packed: Array, bits: int) -> Array:
+    """Bytes to the numbers in them as float32, the lowest bits first: [N, M] -> [N, M * 8 / bits]."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    table = ((np.arange(256, dtype=np.uint8)[:, np.newaxis] >> shifts) & np.uint8(255 >> (8 - bits))).astype(np.float32)
+    # The numbers of a byte are looked up as one element of their size together, which is copied as it is.
+    together = {8: np.float32, 4: np.float64, 2: np.complex128}[bits]
+    numbers: Array = table.view(together).reshape(256)[packed].view(np.float32)
+    return numbers
+
+
+_made: list[tuple[Callable[[], Array | None], ...]] = []
+"""Weak references to a weight and to what it was made from."""
+
+
+def _remembered(*sources: Array | None) -> Array | None:
+    """The weight made from these very arrays, while it is in use: a graph is lowered more than once."""
+    _made[:] = [entry for entry in _made if entry[0]() is not None]
+    for weight, *known in _made:
+        if all(reference() is source for reference, source in zip(known, sources, strict=True)):
+            return weight()
+    return None
+
+
+def _remember(*arrays: Array | None) -> None:
+    _made.append(tuple(_nothing if array is None else weakref.ref(array) for array in arrays))
+
+
+def _nothing() -> None:
+    return None
