@@ -78,6 +78,14 @@ def unfused(proto: onnx.ModelProto, feeds: Mapping[str, Array] | None = None, to
             "y, m = com.microsoft.EmbedLayerNormalization(ids, , words, positions, , scale, beta)",
         ),
         (
+            "(int32[B,S] ids, int32[1,S] pos) => (float[B,S,8] y, int32[B] m, float[B,S,8] t)",
+            "y, m, t = com.microsoft.EmbedLayerNormalization(ids, , words, positions, , scale, beta, , pos)",
+        ),
+        (
+            "(int32[B,S] ids, int32[B,S] seg, int32[B,S] mask) => (float[B,S,8] y, int32[B] m)",
+            "y, m = com.microsoft.EmbedLayerNormalization(ids, seg, words, positions, segments, scale, beta, mask)",
+        ),
+        (
             "(int32[B,S] ids, int32[B,S] seg, int32[B,S] mask, int32[B,S] pos)"
             " => (float[B,S,8] y, int32[B] m, float[B,S,8] t)",
             "y, m, t = com.microsoft.EmbedLayerNormalization<mask_index_type = 1>"
@@ -143,26 +151,6 @@ def test_attention_with_other_sizes_bias_and_filter() -> None:
     ("signature", "body", "reason"),
     [
         (
-            f"({X}, float[2,B,2,P,4] past) => (float[B,S,8] y, float[2,B,2,?,4] now)",
-            "y, now = com.microsoft.Attention<num_heads = 2>(x, qkv, qkv_bias, , past)",
-            "past key/values are not supported",
-        ),
-        (
-            f"({X}, float[8,24] qkv_in) => (float[B,S,8] y)",
-            "y = com.microsoft.Attention<num_heads = 2>(x, qkv_in, qkv_bias)",
-            "its weights or bias are not constants",
-        ),
-        (
-            f"({X}) => (float[B,S,8] y)",
-            "y = com.microsoft.Attention<num_heads = 3>(x, qkv, qkv_bias)",
-            "don't fit its 3 heads",
-        ),
-        (
-            f"({X}, int32[M] m) => (float[B,S,8] y)",
-            "y = com.microsoft.Attention<num_heads = 2>(x, qkv, qkv_bias, m)",
-            "not known to hold one length",
-        ),
-        (
             "(float[B,S,3] a, float[B,3,5] b) => (float[?,?,?] y)",
             "y = com.microsoft.FusedMatMul<transBatchA = 1>(a, b)",
             "transBatchA and transBatchB are not supported",
@@ -183,6 +171,34 @@ def test_what_stays_says_why(signature: str, body: str, reason: str) -> None:
     (miss,) = canonical.near_misses
     assert miss.node == "node"
     assert reason in miss.reason
+
+
+@pytest.mark.parametrize(
+    ("signature", "body"),
+    [
+        (
+            f"({X}, float[2,B,2,P,4] past) => (float[B,S,8] y, float[2,B,2,?,4] now)",
+            "y, now = com.microsoft.Attention<num_heads = 2>(x, qkv, qkv_bias, , past)",
+        ),
+        (
+            f"({X}, float[8,24] qkv_in) => (float[B,S,8] y)",
+            "y = com.microsoft.Attention<num_heads = 2>(x, qkv_in, qkv_bias)",
+        ),
+        (f"({X}) => (float[B,S,8] y)", "y = com.microsoft.Attention<num_heads = 3>(x, qkv, qkv_bias)"),
+        (
+            f"({X}, int32[M] m) => (float[B,S,8] y)",
+            "y = com.microsoft.Attention<num_heads = 2>(x, qkv, qkv_bias, m)",
+        ),
+    ],
+)
+def test_attentions_that_are_lowered_as_they_are(signature: str, body: str) -> None:
+    """Whether they can be compiled is not asked here."""
+    proto = model(signature, body)
+    before = {tensor.name for tensor in proto.graph.initializer}
+    canonical = canonicalize(load_model(proto))
+    assert [node.domain for node in canonical.model.graph] == ["com.microsoft"]
+    assert set(canonical.model.graph.initializers) == before
+    assert canonical.near_misses == ()
 
 
 def test_an_excluded_node_stays() -> None:

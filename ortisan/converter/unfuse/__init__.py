@@ -1,4 +1,7 @@
-"""Turns contrib ops (com.microsoft) of ORT-optimized models back into the standard ops of the model's own opset."""
+"""Turns contrib ops (com.microsoft) of ORT-optimized models back into the standard ops of the model's own opset.
+
+Only those that standard ops say as well. The others are compiled as they are, see registry/lower.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +42,10 @@ _UNFUSE: Mapping[str, Callable[[ir.Node, StandardOps], Outputs]] = {
 }
 
 
+# What is not unfused of these is compiled as it is, or refused there with a reason.
+_LOWERED_AS_THEY_ARE = frozenset({"Attention"})
+
+
 def unfuse_contrib_ops(model: ir.Model, frozen: Callable[[ir.Node], bool]) -> tuple[dict[str, int], list[NearMiss]]:
     """Replaces contrib nodes in place. Returns how many of each op, and why the rest stayed."""
     counts: Counter[str] = Counter()
@@ -54,6 +61,8 @@ def unfuse_contrib_ops(model: ir.Model, frozen: Callable[[ir.Node], bool]) -> tu
                 _replace(node, graph, model)
                 counts[name] += 1
             except Refusal as refusal:
+                if node.op_type in _LOWERED_AS_THEY_ARE and not frozen(node):
+                    continue
                 refusals.append(NearMiss(name, node.name or "", str(refusal)))
     if not any(node.domain == CONTRIB_DOMAIN for node in model.graph.all_nodes()):
         model.opset_imports.pop(CONTRIB_DOMAIN, None)

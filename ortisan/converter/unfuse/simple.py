@@ -60,7 +60,7 @@ def unfuse_embed_layer_norm(node: ir.Node, ops: StandardOps) -> Outputs:
         total = ops.add(total, ops.typed(ops.op("Gather", [segments, segment_ids]), segments))
     scale, bias = required(node, 5, "gamma"), required(node, 6, "beta")
     normal = ops.layer_norm(total, scale, bias, node.attributes.get_float("epsilon", 1e-12))
-    counts = _mask_counts(node, ops) if is_used(node, 1) else None
+    counts = _mask_counts(node, ids, ops) if is_used(node, 1) else None
     return normal, counts, total
 
 
@@ -68,16 +68,24 @@ def _first_rows(table: ir.Value, ids: ir.Value, ops: StandardOps) -> ir.Value:
     """table[0:S] where ids is [B,S]."""
     if ops.opset < 10:
         raise Refusal(f"positions can't be written in opset {ops.opset}")
-    shape = ops.op("Shape", [ids])
-    length = ops.op("Gather", [shape, ops.constant(np.array([1], np.int64), "axis")], {"axis": 0})
+    length = _extent(ids, 1, ops)
     zero = ops.constant(np.array([0], np.int64), "start")
     return ops.op("Slice", [table, zero, length, zero])
 
 
-def _mask_counts(node: ir.Node, ops: StandardOps) -> ir.Value:
+def _extent(x: ir.Value, axis: int, ops: StandardOps) -> ir.Value:
+    """One dim of x, as a vector of one number."""
+    index = ops.constant(np.array([axis], np.int64), "axis")
+    return ops.op("Gather", [ops.op("Shape", [x]), index], {"axis": 0})
+
+
+def _mask_counts(node: ir.Node, ids: ir.Value, ops: StandardOps) -> ir.Value:
+    """The number of ones in each row of the mask; zeros without a mask."""
     mask = optional(node, 7)
     if mask is None:
-        raise Refusal("its mask_index output is used, but it has no mask input")
+        if ops.opset < 9:
+            raise Refusal(f"its mask_index can't be written in opset {ops.opset}")
+        return ops.op("ConstantOfShape", [_extent(ids, 0, ops)], {"value": ir.tensor(np.zeros(1, np.int32))})
     ones = ops.op("Equal", [mask, ops.constant(np.array(1, np.int32), "one")])
     return ops.reduce_sum(ops.cast(ones, ir.DataType.INT32), [1], keepdims=False)
 
