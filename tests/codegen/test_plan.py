@@ -173,6 +173,17 @@ def test_attention_reads_and_writes_through_permutes() -> None:
     assert not [name for name in names if "permute" in name]
 
 
+@pytest.mark.parametrize(("total", "shared"), [("T", 2), ("P", 2), ("P + S", 0)])
+def test_a_cache_that_may_be_as_long_as_the_past_may_be_its_memory(total: str, shared: int) -> None:
+    model = text_model(
+        f"(float[B,S,16] q, float[B,S,16] k, float[B,S,16] v, float[B,2,P,8] pk, float[B,2,P,8] pv, int32[B] last,"
+        f' bool["{total}"] total) => (float[B,S,16] y, float[B,2,?,8] nk, float[B,2,?,8] nv)',
+        "n = Shape(total) count = Cast<to = 6>(n) y, nk, nv ="
+        " com.microsoft.GroupQueryAttention<num_heads = 2, kv_num_heads = 2>(q, k, v, pk, pv, last, count)",
+    )
+    assert len(plan(model).memory.shared) == shared
+
+
 def test_scratch_is_shared_by_liveness() -> None:
     body = " ".join(f"a{i + 1} = Softmax(a{i})" for i in range(20)).replace("a0", "x") + " y = Relu(a20)"
     memory = plan(text_model(XY, body)).memory

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import sympy
+
 from ortisan.codegen.cpu.fusion import Group
 from ortisan.codegen.cpu.views import Views
 from ortisan.registry.builder import is_constant
@@ -140,12 +142,21 @@ def _shared(graph: Graph, views: Views, places: Mapping[Value, Place]) -> tuple[
     reads = Counter(views.root(value) for value in (*read, *graph.outputs))
     pairs: list[tuple[int, int]] = []
     for node in graph.nodes:
-        if not isinstance(node.op, CacheWrite) or node.inputs[0].shape != node.output.shape:
+        if not isinstance(node.op, CacheWrite) or not _may_be_as_long(node.op, node.inputs[0], node.output):
             continue
         past, place = node.inputs[0], places[views.root(node.output)]
         if past in graph.inputs and reads[past] == 1 and place.kind == "output":
             pairs.append((graph.inputs.index(past), place.index))
     return tuple(pairs)
+
+
+def _may_be_as_long(op: CacheWrite, past: Value, written: Value) -> bool:
+    """Whether a written cache is as long as the past, always or when nothing else asks for more rows.
+
+    The kernel refuses memory that is shared in a run in which it is longer.
+    """
+    have, want = past.shape[op.axis], written.shape[op.axis]
+    return have == want or (isinstance(want, sympy.Max) and have in want.args)
 
 
 def _spent_residual(group: Group, output: Value, views: Views, last_use: Mapping[Value, int], now: int) -> Value | None:
