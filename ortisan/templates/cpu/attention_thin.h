@@ -23,16 +23,24 @@ static_assert(thin_slice % key_block == 0);
 template <class T>
 constexpr int64_t thin_group = 16 / int64_t(sizeof(T));
 
-// Whether rows are fetched ahead. One query takes so little work that the hardware's own prefetching does best; it stays behind
-// when there is more to do per byte, or when rows are read in strips.
-template <class T>
-constexpr bool fetches_rows(int64_t queries) {
-  return queries > 1 || sizeof(T) < 4;
+// One query takes so little work per byte that memory is the limit, and it gives more when several places are read in turn.
+// With more queries the hardware's own prefetching stays behind: rows are read in one place and fetched ahead.
+template <int R>
+constexpr int64_t thin_places = R == 1 ? 4 : 1;
+
+// Calls f(row, count) for groups of rows, taken from these places in turn.
+template <int64_t places, class F>
+ORTISAN_INLINE inline void for_groups(int64_t rows, int64_t group, const F& f) {
+  const int64_t apart = places > 1 ? rows / (places * group) * group : 0;
+  for (int64_t j = 0; j < apart; j += group) {
+    for (int64_t i = 0; i < places; ++i) f(i * apart + j, group);
+  }
+  for (int64_t j = places * apart; j < rows; j += group) f(j, min_of(group, rows - j));
 }
 
-// Fetches rows into the cache, in their order.
+// Fetches rows into the cache, in their order. GCC drops a call of a function that does nothing else, hence inline.
 template <class T>
-inline void fetch_rows(const T* from, int64_t stride, int64_t count, int64_t length) {
+ORTISAN_INLINE inline void fetch_rows(const T* from, int64_t stride, int64_t count, int64_t length) {
   if (stride == length) {
     length *= count;
     count = 1;
@@ -97,8 +105,8 @@ template <class T, int R>
                                  compute_t<T>* scores, bool more) {
   using C = compute_t<T>;
   constexpr int J = R >= 3 ? 2 : 1;
-  for (int64_t j = 0; j + 4 <= keys; j += 4) {
-    if (fetches_rows<T>(R)) fetch_rows(k + (j + thin_group<T>) * stride, stride, 4, depth);
+  for_groups<thin_places<R>>(keys / 4 * 4, 4, [=](int64_t j, int64_t) ORTISAN_INLINE {
+    if (R > 1) fetch_rows(k + (j + thin_group<T>) * stride, stride, 4, depth);
     lanes_t<C> sums[R][4];
     ORTISAN_UNROLL(4)
     for (int i = 0; i < 4; i += J) {
@@ -112,7 +120,7 @@ template <class T, int R>
     }
     ORTISAN_UNROLL(4)
     for (int r = 0; r < R; ++r) sum_four<C>(sums[r], scores + r * thin_slice + j, more);
-  }
+  });
   for (int64_t j = keys / 4 * 4; j < keys; ++j) {
     lanes_t<C> s[R][1];
     thin_products<T, R, 1>(depth, q, k + j * stride, stride, s);
@@ -159,21 +167,21 @@ template <class T, int R>
   using C = compute_t<T>;
   constexpr int64_t lanes = lane_count<C>;
   constexpr int W = R == 1 ? 8 : R <= 3 ? 4 : 2;
-  const int64_t group = columns <= W * lanes && !fetches_rows<T>(R) ? keys : thin_group<T>;
-  for (int64_t j = 0; j < keys; j += group, weights += group, v += group * stride) {
-    const int64_t count = min_of(group, keys - j);
-    if (group < keys) fetch_rows(v + group * stride, stride, group, columns);
+  for_groups<thin_places<R>>(keys, thin_group<T>, [=](int64_t j, int64_t count) ORTISAN_INLINE {
+    const C* weight = weights + j;
+    const T* row = v + j * stride;
+    if (R > 1) fetch_rows(row + thin_group<T> * stride, stride, thin_group<T>, columns);
     int64_t e = 0;
-    for (; e + W * lanes <= columns; e += W * lanes) thin_strip<T, R, W>(count, weights, v + e, stride, product + e);
-    for (; e + lanes <= columns; e += lanes) thin_strip<T, R, 1>(count, weights, v + e, stride, product + e);
+    for (; e + W * lanes <= columns; e += W * lanes) thin_strip<T, R, W>(count, weight, row + e, stride, product + e);
+    for (; e + lanes <= columns; e += lanes) thin_strip<T, R, 1>(count, weight, row + e, stride, product + e);
     for (int64_t i = 0; i < count && e < columns; ++i) {
       for (int r = 0; r < R; ++r) {
         for (int64_t l = e; l < columns; ++l) {
-          product[r * head_slice + l] += weights[r * thin_slice + i] * load(v[i * stride + l]);
+          product[r * head_slice + l] += weight[r * thin_slice + i] * load(row[i * stride + l]);
         }
       }
     }
-  }
+  });
 }
 
 // Calls f.run<R>(r) for as many rows R <= 4 at a time as keep the sums in registers.
@@ -256,27 +264,28 @@ struct AttentionThin {
     const int64_t first = slice * thin_slice;
     const int64_t keys = min_of(thin_slice, call.visible_keys(call.shape.S - 1) - first);
     if (keys <= 0) return;
-    bool hidden[thin_slice / key_block];
+    int64_t runs[thin_slice / key_block][2];  // keys that are not hidden, in whole blocks: begin and end
+    int64_t count = 0;
     for (int64_t at = 0; at < keys; at += key_block) {
-      const int64_t count = min_of(key_block, keys - at);
-      hidden[at / key_block] = may_skip && !call.any_sees(range, first + at, first + at + count);
-      if (!hidden[at / key_block]) compute_scores(first + at, count, scores + at);
+      const int64_t end = min_of(at + key_block, keys);
+      if (may_skip && !call.any_sees(range, first + at, first + end)) continue;
+      if (count == 0 || runs[count - 1][1] != at) runs[count++][0] = at;
+      runs[count - 1][1] = end;
     }
+    for (int64_t i = 0; i < count; ++i) compute_scores(first + runs[i][0], runs[i][1] - runs[i][0], scores + runs[i][0]);
     const int64_t ahead = 2 * thin_group<T>;
     for (int64_t r = 0; r < rows; ++r) {
       // Memory has a rest now: it can fetch what comes next.
       if (r * ahead < keys) fetch_rows(values_at(first + r * ahead), call.v_stride.row, ahead, task.columns);
       C* row = scores + r * thin_slice;
       call.finish_scores(query(r), first, keys, row);
-      for (int64_t at = 0; at < keys; at += key_block) {
-        const int64_t end = min_of(at + key_block, keys);
-        for (int64_t j = at; j < end && hidden[at / key_block]; ++j) row[j] = limits<C>::negative_infinity;
+      for (int64_t i = 0, at = 0; i <= count; ++i) {
+        for (const int64_t end = i < count ? runs[i][0] : keys; at < end; ++at) row[at] = limits<C>::negative_infinity;
+        if (i < count) at = runs[i][1];
       }
       weigh(row, call.padded(keys), sums.top[r], sums.total[r], sums.product, 0);
     }
-    for (int64_t at = 0; at < keys; at += key_block) {
-      if (!hidden[at / key_block]) add_values(first + at, min_of(key_block, keys - at), scores + at);
-    }
+    for (int64_t i = 0; i < count; ++i) add_values(first + runs[i][0], runs[i][1] - runs[i][0], scores + runs[i][0]);
     if (first + thin_slice < call.shape.T) fetch_rows(keys_at(first + thin_slice), call.k_stride.row, ahead, call.shape.D);
   }
 

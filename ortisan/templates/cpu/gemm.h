@@ -52,6 +52,7 @@ constexpr const GemmCut& cut_for(int64_t M, const CutUpTo (&cuts)[count]) {
 namespace detail {
 
 constexpr int64_t largest_band = 256;
+constexpr int64_t depth_in_thin_tiles = 96;  // k per block where two panels are read by two tiles
 constexpr int64_t depth_converted = 256;  // k per block of types that are converted to compute with
 
 template <class T>
@@ -73,11 +74,12 @@ void pack_panel(int64_t K, int64_t width, const T* b, int64_t stride_k, int64_t 
   }
 }
 
-// Panels that are worked on together: with few rows, the sums of one panel alone would wait for each other. A panel of four
-// vectors has enough sums from two rows on.
+// Panels that are worked on together: with few rows, the sums of one panel alone would wait for each other, and memory gives
+// more when it is read in several places. A panel of four vectors has enough sums from two rows on. Up to six rows are two
+// thin tiles, one after the other over pieces of the panels that stay in the L1 cache.
 template <class T>
 constexpr int64_t panels_at_once(int64_t rows) {
-  if (is_small_float<T> || rows > 3) return 1;
+  if (is_small_float<T> || rows > (vector_bytes == 32 ? 2 : 1) * thin_tile_rows) return 1;
   return vector_bytes == 16 ? (rows == 1 ? 2 : 1) : (rows == 1 ? 4 : 2);
 }
 
@@ -98,16 +100,17 @@ struct Strip {
   void run(const Finish& finish, const Touch& touch) const {
     C sums[largest_band * NR];
     const int64_t width = panels * NR;
-    const int64_t tiles = ceil_quotient(rows, tile_rows<C>), low = rows / tiles, higher = rows % tiles;
+    const int64_t tiles = ceil_quotient(rows, panels > 1 ? thin_tile_rows : tile_rows<C>);
+    const int64_t low = rows / tiles, higher = rows % tiles;
     if (K == 0) {
       for (int64_t i = 0; i < rows * width; ++i) sums[i] = C(0);
       finish_rows(0, rows, sums, finish);
     }
-    const int64_t depth = is_small_float<T> ? depth_converted : cut.depth;
+    const int64_t depth = is_small_float<T> ? depth_converted : panels > 1 && tiles > 1 ? depth_in_thin_tiles : cut.depth;
     for (int64_t k0 = 0; k0 < K; k0 += depth) {
       const int64_t k1 = min_of(k0 + depth, K);
       // A single tile reads B at the speed of memory, where the hardware's own prefetching does best.
-      const int64_t share = cut.fetch && tiles > 1 ? (k1 - k0) * NR * int64_t(sizeof(T)) / tiles : 0;
+      const int64_t share = cut.fetch && tiles > 1 && panels == 1 ? (k1 - k0) * NR * int64_t(sizeof(T)) / tiles : 0;
       Next next = Next::spread(packed + k1 * NR, share, k1 - k0);
       C converted[is_small_float<T> ? depth_converted * NR : 1];
       if constexpr (is_small_float<T>) {

@@ -34,15 +34,6 @@ inline To same_bits(V value) {
   return result;
 }
 
-// Keeps a vector in a register: GCC would read it from memory again at each of its uses.
-#if defined(__x86_64__)
-#define ORTISAN_IN_REGISTER(v) asm("" : "+v"(v))
-#elif defined(__aarch64__)
-#define ORTISAN_IN_REGISTER(v) asm("" : "+w"(v))
-#else
-#define ORTISAN_IN_REGISTER(v) (void)(v)
-#endif
-
 // lane_count values as vectors of the compute type.
 template <class T>
 inline lanes_t<compute_t<T>> load_lanes(const T* x) {
@@ -75,8 +66,9 @@ inline lanes_t<float> load_lanes(const half* x) {
   asm("vcvtph2ps %1, %0" : "=v"(result) : "m"(*reinterpret_cast<const short_lanes*>(x)));
   return result;
 #elif defined(__aarch64__)
-  typedef __fp16 half_lanes __attribute__((vector_size(vector_bytes / 2)));
-  return __builtin_convertvector(read_unaligned<half_lanes>(x), lanes_t<float>);
+  lanes_t<float> result;
+  asm("fcvtl %0.4s, %1.4h" : "=w"(result) : "w"(read_unaligned<short_lanes>(x)));
+  return result;
 #else
   // to_float of types.h, on vectors.
   const word_lanes bits = widen(&x->bits);

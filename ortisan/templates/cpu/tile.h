@@ -39,6 +39,15 @@
 #define ORTISAN_UNROLL(count) ORTISAN_PRAGMA(GCC unroll count)
 #endif
 
+// Keeps a vector in a register: GCC would read it from memory again at each of its uses.
+#if defined(__x86_64__)
+#define ORTISAN_IN_REGISTER(v) asm("" : "+v"(v))
+#elif defined(__aarch64__)
+#define ORTISAN_IN_REGISTER(v) asm("" : "+w"(v))
+#else
+#define ORTISAN_IN_REGISTER(v) (void)(v)
+#endif
+
 namespace ortisan {
 
 // The rows that fill the registers: of an asm tile, and of a tile whose registers the compiler chooses.
@@ -185,13 +194,20 @@ struct ThinTile {
       }
     }
     for (int64_t k = 0; k < K; ++k) {
+      vector own[Rows];
+      ORTISAN_UNROLL(4)
+      for (int64_t r = 0; r < Rows; ++r) {
+        own[r] = static_cast<U>(a[r * lda + k]) - vector{};  // the number in every lane
+        if constexpr (Rows > 1) ORTISAN_IN_REGISTER(own[r]);
+      }
       ORTISAN_UNROLL(4)
       for (int64_t p = 0; p < Panels; ++p) {
         ORTISAN_UNROLL(4)
         for (int64_t v = 0; v < V; ++v) {
-          const vector row = *reinterpret_cast<const unaligned*>(b + p * panel_stride + k * width + v * lanes);
+          vector row = *reinterpret_cast<const unaligned*>(b + p * panel_stride + k * width + v * lanes);
+          if constexpr (Rows > 1) ORTISAN_IN_REGISTER(row);
           ORTISAN_UNROLL(4)
-          for (int64_t r = 0; r < Rows; ++r) s[r][p * V + v] += static_cast<U>(a[r * lda + k]) * row;
+          for (int64_t r = 0; r < Rows; ++r) s[r][p * V + v] += own[r] * row;
         }
       }
     }
@@ -215,6 +231,8 @@ struct ThinTile<float, Rows, 2> {
   }
 };
 #endif
+
+constexpr int64_t thin_tile_rows = 3;  // most rows over several panels
 
 // One row over four or two panels, or two or three rows over two.
 template <class C>
