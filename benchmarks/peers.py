@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -19,7 +19,10 @@ import onnx
 import onnxruntime as ort
 from onnx import numpy_helper
 
-from benchmarks.workloads import Feeds, Workload, is_past
+from benchmarks.grouped import group_attention
+from benchmarks.workloads import DECODER, Feeds, Fusible, Workload, is_past
+from ortisan.converter.load import load_model
+from ortisan.converter.save import save_with_external_data
 from ortisan.runtime.artifact import Artifact, open_compiled
 from ortisan.runtime.engine import open_session, quiet_options
 from ortisan.runtime.weights import Weights
@@ -63,7 +66,9 @@ def _ort_session(session: Any, feeds: Feeds) -> Opened:
 def open_ours(subject: Subject, threads: int, weights: Weights = "mapped") -> Opened:
     """The compiled model in stock ONNX Runtime, its weights where they are mapped."""
     session = open_compiled(subject.artifact, quiet_options(threads=threads), weights=weights)
-    return _in_place(session, subject) if subject.workload.capacity else _ort_session(session, subject.feeds)
+    if subject.workload.capacity:
+        return _in_place(session, subject, subject.artifact.shared)
+    return _ort_session(session, subject.feeds)
 
 
 def open_huge(subject: Subject, threads: int) -> Opened:
@@ -71,22 +76,19 @@ def open_huge(subject: Subject, threads: int) -> Opened:
     return open_ours(subject, threads, "huge")
 
 
-def _in_place(session: Any, subject: Subject) -> Opened:
+def _in_place(session: Any, subject: Subject, shared: Mapping[str, str]) -> Opened:
     """One buffer is both past and present, so that each run writes the same new positions into it once more."""
     binding = session.io_binding()
-    presents = {}
-    for name, array in subject.workload.our_feeds().items():
-        value = ort.OrtValue.ortvalue_from_numpy(array)
+    values = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in subject.workload.our_feeds().items()}
+    for name, value in values.items():
         binding.bind_ortvalue_input(name, value)
-        if is_past(name):
-            presents[name.replace("past_key_values", "present")] = value
-    for name, value in presents.items():
-        binding.bind_ortvalue_output(name, value)
+    for past, present in shared.items():
+        binding.bind_ortvalue_output(present, values[past])
     binding.bind_output("logits", "cpu")
     total = subject.feeds["attention_mask"].shape[1]
 
     def arrays(_: Any) -> list[Any]:
-        filled = {name: value.numpy()[:, :, :total] for name, value in presents.items()}
+        filled = {present: values[past].numpy()[:, :, :total] for past, present in shared.items()}
         filled["logits"] = binding.get_outputs()[-1].numpy()
         return [filled[output.name] for output in session.get_outputs()]
 
@@ -98,24 +100,36 @@ def open_ort(subject: Subject, threads: int) -> Opened:
 
 
 def open_fused(subject: Subject, threads: int) -> Opened:
-    """ONNX Runtime on what the optimizer of onnxruntime.transformers makes of the model."""
+    """ONNX Runtime on what the optimizer of onnxruntime.transformers makes of the model; decoders with its own ops."""
     fusible = subject.workload.fusible
     if fusible is None:
         raise Unavailable("onnxruntime.transformers has no optimizer for such a model")
     fused = subject.model.with_name("fused.onnx")
+    grouped = fusible.model_type == DECODER
     if not fused.exists():
-        _fuse(subject.model, fused, fusible.model_type, fusible.heads, fusible.hidden)
-    return _ort_session(open_session(fused, quiet_options(threads=threads)), subject.feeds)
+        (_group if grouped else _fuse)(subject.model, fused, fusible)
+    session = open_session(fused, quiet_options(threads=threads))
+    if grouped and subject.workload.capacity:
+        pasts = filter(is_past, subject.feeds)
+        return _in_place(session, subject, {past: past.replace("past_key_values", "present") for past in pasts})
+    return _ort_session(session, subject.feeds)
 
 
-def _fuse(model: Path, fused: Path, model_type: str, heads: int, hidden: int) -> None:
+def _group(model: Path, fused: Path, fusible: Fusible) -> None:
+    grouped = load_model(model)
+    group_attention(grouped, fusible.heads)
+    save_with_external_data(grouped, fused.parent, fused.stem)
+
+
+def _fuse(model: Path, fused: Path, fusible: Fusible) -> None:
     import logging
 
     from onnxruntime.transformers.optimizer import optimize_model
 
     logging.disable(logging.WARNING)
     try:
-        done = optimize_model(str(model), model_type=model_type, num_heads=heads, hidden_size=hidden)
+        sizes = {"num_heads": fusible.heads, "hidden_size": fusible.hidden}
+        done = optimize_model(str(model), model_type=fusible.model_type, **sizes)
         if not done.get_fused_operator_statistics().get("Attention"):
             raise Unavailable("onnxruntime.transformers' optimizer found no attention in it")
         done.save_model_to_file(str(fused), use_external_data_format=True)

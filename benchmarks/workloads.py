@@ -15,10 +15,12 @@ from ortisan.models import BertSize, Gpt2Size, LlamaSize, bert, gpt2, llama
 
 Feeds: TypeAlias = "dict[str, Any]"
 
+DECODER = "decoder"
+
 
 @dataclass(frozen=True)
 class Fusible:
-    """What onnxruntime.transformers' optimizer is told about a model."""
+    """What onnxruntime.transformers' optimizer is told about a model; decoders are rewritten by `group_attention`."""
 
     model_type: str
     heads: int
@@ -162,7 +164,7 @@ def _decoder(
         lambda: _step_feeds(size, tokens, past),
         flops=products if tokens > 1 else 0,
         moved_bytes=4 * (_matrix_floats(size) + cache) if tokens == 1 else 0,
-        fusible=Fusible("gpt2", size.heads, size.hidden),
+        fusible=Fusible(DECODER, size.heads, size.hidden),
         quick=False,
         huge=tokens == 1,
         model="llama" if isinstance(size, LlamaSize) else "gpt2",

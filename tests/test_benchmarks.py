@@ -160,25 +160,41 @@ def test_the_torch_modules_compute_the_same(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.build
 @pytest.mark.parametrize("peer", ["ortisan", "ortisan-huge", "ort", "ort-fused", "openvino"])
-@pytest.mark.parametrize("name", ["bert", "vit"])
-def test_the_peers_compute_the_same(name: str, peer: str, tmp_path: Path, artifacts: dict[str, Subject]) -> None:
+@pytest.mark.parametrize("name", ["bert", "vit", "gpt2_in_place"])
+def test_the_peers_compute_the_same(name: str, peer: str, artifacts: dict[str, Subject]) -> None:
     if peer == "openvino":
         pytest.importorskip("openvino", reason="openvino not installed: pip install 'ortisan[bench]'")
     subject = artifacts[name]
     for threads in (1, 2):
         opened = PEERS[peer].open(subject, threads)
-        assert check_outputs(opened.arrays(opened.run()), stock(subject.model, subject.feeds))[1] == ""
+        for _ in range(2):
+            assert check_outputs(opened.arrays(opened.run()), stock(subject.model, subject.feeds))[1] == ""
 
 
 @pytest.fixture(scope="module")
 def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Subject]:
     made = {}
-    for name in ("bert", "vit"):
+    for name in ("bert", "vit", "gpt2_in_place"):
         folder = tmp_path_factory.mktemp(name)
-        model = save(SMALL[name], folder)
-        artifact = ortisan.build(model, folder / "artifact", name=name, keep="all", verify=False)
+        model, cache = save(SMALL[name], folder), "in-place" if SMALL[name].capacity else "as-is"
+        artifact = ortisan.build(model, folder / "artifact", name=name, keep="all", verify=False, cache=cache)
         made[name] = Subject(SMALL[name], model, SMALL[name].feeds(), artifact)
     return made
+
+
+@pytest.mark.parametrize("size", [TINY_GPT2, TINY_LLAMA])
+@pytest.mark.parametrize("tokens, past", [(5, 0), (1, 4)])
+def test_decoders_with_the_ops_of_onnx_runtime(
+    size: Gpt2Size | LlamaSize, tokens: int, past: int, tmp_path: Path
+) -> None:
+    workload = _decoder("decoder", "", size, tokens=tokens, past=past)
+    subject = Subject(workload, save(workload, tmp_path), workload.feeds(), None)
+    opened = PEERS["ort-fused"].open(subject, 1)
+    assert check_outputs(opened.arrays(opened.run()), stock(subject.model, subject.feeds))[1] == ""
+    ops = [node.op_type for node in onnx.load(tmp_path / "fused.onnx", load_external_data=False).graph.node]
+    assert ops.count("GroupQueryAttention") == size.layers
+    assert ops.count("LayerNormalization") + ops.count("SimplifiedLayerNormalization") == 2 * size.layers + 1
+    assert not {"Softmax", "ReduceMean", "Cos"} & set(ops)
 
 
 @pytest.mark.build
