@@ -2,7 +2,8 @@
 
 The optimizer of onnxruntime.transformers finds no attention in decoders with a key and a value per layer. Their
 fastest form in ONNX Runtime is GroupQueryAttention: it takes the projections as they come out of the products, turns
-them, keeps the cache and attends. It reads the number of keys of each row off the mask, so padding has to be on the right.
+them, keeps the cache and attends. It reads the number of keys of each row off the mask, so padding has to be on the
+right.
 """
 
 from __future__ import annotations
