@@ -22,6 +22,9 @@ SOURCE = """
 using namespace ortisan;
 void every_tile(int64_t rows, int64_t K, const float* a, int64_t lda, const float* b, int64_t ldb, float* sums, bool more) {
   detail::add_tile<float>(rows, K, a, lda, b, ldb, sums, panel_width<float>, more);
+#if ORTISAN_TILE_AVX512
+  detail::add_pair(rows, K, a, lda, b, ldb, sums, 2 * panel_width<float>, more);
+#endif
 }
 """
 FLAGS = ["-O3", "-std=gnu++17", "-fno-exceptions", "-fno-rtti", "-fno-strict-aliasing", "-ffp-contract=fast"]
@@ -31,6 +34,7 @@ FLAGS = ["-O3", "-std=gnu++17", "-fno-exceptions", "-fno-rtti", "-fno-strict-ali
 class Tile:
     """What a tile should be: its function, most rows, vectors per row, steps of k per iteration, and multiplication."""
 
+    target: str
     function: str
     rows: int
     vectors: int
@@ -40,17 +44,19 @@ class Tile:
 
 
 TILES = {
-    "x86-64-v2": Tile(r"Tile<float, (\d+)l>::add\(", 2, 4, 4, "mulps", r"%rsp"),
-    "x86-64-v3": Tile(r"add_tile_avx2<(\d+)l>\(", 6, 2, 8, "vfmadd231ps", r"%rsp"),
-    "x86-64-v4": Tile(r"add_tile_avx512<(\d+)l, 1l>\(", 12, 1, 8, "vfmadd231ps", r"%rsp"),
-    "aarch64": Tile(r"add_tile_neon<(\d+)l>\(", 6, 4, 4, "fmla", r"\bsp\b"),
+    "x86-64-v2": Tile("x86-64-v2", r"Tile<float, (\d+)l>::add\(", 2, 4, 4, "mulps", r"%rsp"),
+    "x86-64-v3": Tile("x86-64-v3", r"add_tile_avx2<(\d+)l>\(", 6, 2, 8, "vfmadd231ps", r"%rsp"),
+    "x86-64-v4": Tile("x86-64-v4", r"add_tile_avx512<(\d+)l, 1l>\(", 8, 1, 8, "vfmadd231ps", r"%rsp"),
+    "x86-64-v4, two panels": Tile("x86-64-v4", r"add_tile_avx512<(\d+)l, 2l>\(", 8, 2, 8, "vfmadd231ps", r"%rsp"),
+    "aarch64": Tile("aarch64", r"add_tile_neon<(\d+)l>\(", 6, 4, 4, "fmla", r"\bsp\b"),
 }
 
 
-@pytest.mark.parametrize("target", TILES)
-def test_the_k_loop_of_every_tile(target: str, tmp_path: Path) -> None:
-    isa, tile = ISAS[target], TILES[target]
-    compiler = compiler_for(target)
+@pytest.mark.parametrize("name", TILES)
+def test_the_k_loop_of_every_tile(name: str, tmp_path: Path) -> None:
+    tile = TILES[name]
+    isa = ISAS[tile.target]
+    compiler = compiler_for(tile.target)
     objdump = objdump_of(compiler)
     (tmp_path / "tiles.cpp").write_text(SOURCE, encoding="utf-8")
     command = [*compiler.argv, *FLAGS, *isa.flags, "-I", str(TEMPLATES / "cpu"), "-c", "tiles.cpp", "-o", "tiles.o"]

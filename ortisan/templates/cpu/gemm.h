@@ -74,12 +74,13 @@ void pack_panel(int64_t K, int64_t width, const T* b, int64_t stride_k, int64_t 
   }
 }
 
-// Panels that are worked on together: with few rows, the sums of one panel alone would wait for each other, and memory gives
+// Panels that are worked on together: those of a tile. With few rows, their sums would wait for each other, and memory gives
 // more when it is read in several places. A panel of four vectors has enough sums from two rows on. Up to six rows are two
 // thin tiles, one after the other over pieces of the panels that stay in the L1 cache.
 template <class T>
 constexpr int64_t panels_at_once(int64_t rows) {
-  if (is_small_float<T> || rows > (vector_bytes == 32 ? 2 : 1) * thin_tile_rows) return 1;
+  if (is_small_float<T>) return 1;
+  if (rows > (tile_panels<T> > 1 ? 1 : vector_bytes == 32 ? 2 * thin_tile_rows : thin_tile_rows)) return tile_panels<T>;
   return vector_bytes == 16 ? (rows == 1 ? 2 : 1) : (rows == 1 ? 4 : 2);
 }
 
@@ -88,6 +89,7 @@ template <class T>
 struct Strip {
   using C = compute_t<T>;
   static constexpr int64_t NR = panel_width<T>;
+  static constexpr int64_t at_once = is_small_float<T> ? 1 : tile_panels<C>;
 
   int64_t row, rows, col, panels;
   int64_t N, K;
@@ -98,20 +100,21 @@ struct Strip {
 
   template <class Finish, class Touch>
   void run(const Finish& finish, const Touch& touch) const {
-    C sums[largest_band * NR];
+    C sums[largest_band * NR * tile_panels<C>];
     const int64_t width = panels * NR;
-    const int64_t tiles = ceil_quotient(rows, panels > 1 ? thin_tile_rows : tile_rows<C>);
+    const int64_t tiles = ceil_quotient(rows, rows_over<C>(panels));
     const int64_t low = rows / tiles, higher = rows % tiles;
     if (K == 0) {
       for (int64_t i = 0; i < rows * width; ++i) sums[i] = C(0);
       finish_rows(0, rows, sums, finish);
     }
-    const int64_t depth = is_small_float<T> ? depth_converted : panels > 1 && tiles > 1 ? depth_in_thin_tiles : cut.depth;
+    const bool thin = panels > tile_panels<C>;
+    const int64_t depth = is_small_float<T> ? depth_converted : thin && tiles > 1 ? depth_in_thin_tiles : cut.depth;
     for (int64_t k0 = 0; k0 < K; k0 += depth) {
       const int64_t k1 = min_of(k0 + depth, K);
       // A single tile reads B at the speed of memory, where the hardware's own prefetching does best.
-      const int64_t share = cut.fetch && tiles > 1 && panels == 1 ? (k1 - k0) * NR * int64_t(sizeof(T)) / tiles : 0;
-      Next next = Next::spread(packed + k1 * NR, share, k1 - k0);
+      const int64_t share = cut.fetch && tiles > 1 && !thin ? (k1 - k0) * NR * int64_t(sizeof(T)) / tiles : 0;
+      Next next = Next::spread(packed + (k1 < K ? k1 : panels * K) * NR, share, k1 - k0);
       C converted[is_small_float<T> ? depth_converted * NR : 1];
       if constexpr (is_small_float<T>) {
         for (int64_t i = 0; i < (k1 - k0) * NR; ++i) converted[i] = load(packed[k0 * NR + i]);
@@ -120,7 +123,9 @@ struct Strip {
       for (int64_t t = 0; t < tiles; ++t) {
         const int64_t height = low + (t < higher ? 1 : 0);
         if (k1 == K) {
-          for (int64_t i = 0; i < height; ++i) touch(row + r + i, col);
+          for (int64_t i = 0; i < height; ++i) {
+            for (int64_t p = 0; p < min_of(panels, at_once); ++p) touch(row + r + i, col + p * NR);
+          }
         }
         add(r, height, k0, k1, converted, sums + r * width, next);
         next.from += share;
@@ -142,15 +147,16 @@ struct Strip {
     } else if (panels == 1) {
       add_tile<C>(height, count, a + r * lda + k0, lda, packed + k0 * NR, NR, sums, NR, k0 > 0, next);
     } else {
-      add_thin<C>(height, panels, count, a + r * lda + k0, lda, packed + k0 * NR, K * NR, sums, k0 > 0);
+      add_panels<C>(height, panels, count, a + r * lda + k0, lda, packed + k0 * NR, K * NR, sums, k0 > 0, next);
     }
   }
 
   template <class Finish>
   void finish_rows(int64_t r, int64_t height, const C* sums, const Finish& finish) const {
     const int64_t n = min_of(panels * NR, N - col);
-    if (n == NR && panels == 1)
-      finish(row + r, height, col, sums, NR, NR);
+    constexpr int64_t whole = at_once * NR;
+    if (n == whole && panels == at_once)
+      finish(row + r, height, col, sums, whole, whole);
     else
       finish(row + r, height, col, sums, panels * NR, n);
   }

@@ -53,7 +53,7 @@ namespace ortisan {
 // The rows that fill the registers: of an asm tile, and of a tile whose registers the compiler chooses.
 #if defined(__AVX512F__)
 constexpr int vector_bytes = 64;
-constexpr int64_t asm_rows = 12, plain_rows = 8;
+constexpr int64_t asm_rows = 8, plain_rows = 8;
 #elif defined(__AVX__)
 constexpr int vector_bytes = 32;
 constexpr int64_t asm_rows = 6, plain_rows = 6;
@@ -72,6 +72,15 @@ constexpr int64_t panel_width = std::is_same_v<T, double> ? 8 : 16;
 // Most rows of a tile.
 template <class C>
 constexpr int64_t tile_rows = ORTISAN_ASM_TILES && std::is_same_v<C, float> ? asm_rows : plain_rows;
+
+// Panels of a tile of that height.
+#if ORTISAN_TILE_AVX512
+template <class C>
+constexpr int64_t tile_panels = std::is_same_v<C, float> ? 2 : 1;
+#else
+template <class C>
+constexpr int64_t tile_panels = 1;
+#endif
 
 namespace detail {
 
@@ -138,15 +147,7 @@ struct Tile {
   }
 };
 
-#if ORTISAN_TILE_AVX512
-template <int64_t Rows>
-struct Tile<float, Rows> {
-  static void add(int64_t K, const float* a, int64_t lda, const float* b, int64_t ldb, float* sums, int64_t ld_sums,
-                  bool more) {
-    add_tile_avx512<Rows, 1>(K, a, lda, b, ldb, sums, ld_sums, more, 0);
-  }
-};
-#elif ORTISAN_TILE_NEON
+#if ORTISAN_TILE_NEON
 template <int64_t Rows>
 struct Tile<float, Rows> {
   static void add(int64_t K, const float* a, int64_t lda, const float* b, int64_t ldb, float* sums, int64_t ld_sums,
@@ -164,6 +165,11 @@ inline void add_tile(int64_t rows, int64_t K, const C* a, int64_t lda, const C* 
 #if ORTISAN_TILE_AVX2
     if constexpr (std::is_same_v<C, float>) {
       add_tile_avx2<Rows>(K, a, lda, b, ldb, sums, ld_sums, more, next.from, next.stride, next.fetches);
+      return;
+    }
+#elif ORTISAN_TILE_AVX512
+    if constexpr (std::is_same_v<C, float>) {
+      add_tile_avx512<Rows, 1>(K, a, lda, b, ldb, sums, ld_sums, more, 0, next.from, next.stride, next.fetches);
       return;
     }
 #endif
@@ -222,22 +228,37 @@ struct ThinTile {
 };
 
 #if ORTISAN_TILE_AVX512
-template <int64_t Rows>
-struct ThinTile<float, Rows, 2> {
-  static void add(int64_t K, const float* a, int64_t lda, const float* b, int64_t panel_stride, float* sums,
-                  bool more) {
-    constexpr int64_t width = panel_width<float>;
-    add_tile_avx512<Rows, 2>(K, a, lda, b, width, sums, 2 * width, more, panel_stride);
+template <int64_t Rows = asm_rows>
+inline void add_pair(int64_t rows, int64_t K, const float* a, int64_t lda, const float* b, int64_t panel_stride, float* sums,
+                     int64_t ld_sums, bool more, const Next& next = {}) {
+  if (rows == Rows) {
+    add_tile_avx512<Rows, 2>(K, a, lda, b, panel_width<float>, sums, ld_sums, more, panel_stride, next.from, next.stride,
+                             next.fetches);
+  } else if constexpr (Rows > 1) {
+    add_pair<Rows - 1>(rows, K, a, lda, b, panel_stride, sums, ld_sums, more, next);
   }
-};
+}
 #endif
 
-constexpr int64_t thin_tile_rows = 3;  // most rows over several panels
+constexpr int64_t thin_tile_rows = 3;  // most rows over more panels than a tile has
 
-// One row over four or two panels, or two or three rows over two.
+// Most rows of what is computed over so many panels at once.
 template <class C>
-inline void add_thin(int64_t rows, int64_t panels, int64_t K, const C* a, int64_t lda, const C* b, int64_t panel_stride, C* sums,
-                     bool more) {
+constexpr int64_t rows_over(int64_t panels) {
+  return panels <= tile_panels<C> ? tile_rows<C> : thin_tile_rows;
+}
+
+// rows <= rows_over<C>(panels) rows over 2 or 4 panels, side by side in sums: tiles of two panels where there are such, else one row over
+// four or two panels, or two or three rows over two.
+template <class C>
+inline void add_panels(int64_t rows, int64_t panels, int64_t K, const C* a, int64_t lda, const C* b, int64_t panel_stride, C* sums,
+                       bool more, const Next& next) {
+#if ORTISAN_TILE_AVX512
+  if constexpr (std::is_same_v<C, float>) {
+    if (panels == 2) return add_pair(rows, K, a, lda, b, panel_stride, sums, 2 * panel_width<C>, more, next);
+  }
+#endif
+  (void)next;
   if (rows == 1 && panels == 4) ThinTile<C, 1, 4>::add(K, a, lda, b, panel_stride, sums, more);
   if (rows == 1 && panels == 2) ThinTile<C, 1, 2>::add(K, a, lda, b, panel_stride, sums, more);
   if (rows == 2 && panels == 2) ThinTile<C, 2, 2>::add(K, a, lda, b, panel_stride, sums, more);
