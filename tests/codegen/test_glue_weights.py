@@ -35,12 +35,15 @@ MODEL, OTHER = (add_model(weight=wide_weight(row)) for row in (W, W + 1))
 def wide_library(*, thin: bool, looked_up: bool = False, pages: str = "size + huge_page, PROT_READ") -> Built:
     """tiny with a weight of four pages; `pages` is what the library asks the system for."""
     project = tiny_project(domain="ortisan.tiny")
-    graphs = project["tiny_graphs.cpp"]
-    graphs = graphs.replace('{"w", 1, 16, false}', f'{{"w", 1, {BYTES}, {str(looked_up).lower()}}}')
-    graphs = graphs.replace("add_run, false}", f"add_run, {str(thin).lower()}}}")
-    page = project["huge_pages.h"].replace("size + huge_page, PROT_READ", pages)
-    assert graphs != project["tiny_graphs.cpp"]
-    return build_tiny({**project, "tiny_graphs.cpp": graphs, "huge_pages.h": page})
+    changes = (
+        ("tiny_graphs.cpp", '{"w", 1, 16, false}', f'{{"w", 1, {BYTES}, {str(looked_up).lower()}}}'),
+        ("tiny_graphs.cpp", "add_run, false,", f"add_run, {str(thin).lower()},"),
+        ("huge_pages.h", "size + huge_page, PROT_READ", pages),
+    )
+    for file, old, new in changes:
+        assert old in project[file]
+        project[file] = project[file].replace(old, new)
+    return build_tiny(project)
 
 
 @pytest.fixture(scope="module")

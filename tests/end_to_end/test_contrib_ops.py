@@ -342,7 +342,8 @@ def test_a_sample_of_built_kernels() -> None:
         tuple(
             NodeTest(case.name, graph, dict(case.feeds), reference(case), max(case.tolerance, 1e-5))
             for case, graph in zip(sample, compiled, strict=True)
-        )
+        ),
+        "contrib_ops",
     )
 
 

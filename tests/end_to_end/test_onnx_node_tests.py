@@ -95,13 +95,14 @@ def test_the_reference_is_right_or_refuses() -> None:
     assert len(node_tests()) >= EXPECTED_TO_COMPILE, Counter(test.name.split("_")[1] for test in node_tests())
 
 
-def check_built(tests: tuple[NodeTest, ...]) -> None:
+def check_built(tests: tuple[NodeTest, ...], library: str) -> None:
+    """Builds all graphs into one library and runs them. Its name must be its own: Python has one module of a name."""
     isa = find_isa("native")
     plans = [test.compiled.plans[0] for test in tests]
     ops = [f"op_{index}" for index in range(len(tests))]
-    sources = render_library(plans, name="node_tests", domain="ortisan.node_tests", ops=ops, isa=isa)
-    built = build_library(sources, name="node_tests", isa=isa, bindings=True)
-    module = _import(built.binding)
+    sources = render_library(plans, name=library, domain=f"ortisan.{library}", ops=ops, isa=isa)
+    built = build_library(sources, name=library, isa=isa, bindings=True)
+    module = _import(f"{library}_binding", built.binding)
     wrong = []
     for index, (test, plan) in enumerate(zip(tests, plans, strict=True)):
         graph = module.Graph(index, threads=2)
@@ -128,9 +129,9 @@ def _typed(array: Any, dtype: Any) -> Any:
     return array.view(dtype) if dtype == DType.BFLOAT16.numpy else array
 
 
-def _import(path: Path | None) -> Any:
+def _import(name: str, path: Path | None) -> Any:
     assert path is not None
-    spec = importlib.util.spec_from_file_location("node_tests_binding", path)
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -140,10 +141,10 @@ def _import(path: Path | None) -> Any:
 
 @pytest.mark.build
 def test_a_sample_of_built_kernels_is_right() -> None:
-    check_built(node_tests()[::9])
+    check_built(node_tests()[::9], "node_tests")
 
 
 @pytest.mark.build
 @pytest.mark.slow
 def test_all_built_kernels_are_right() -> None:
-    check_built(node_tests())
+    check_built(node_tests(), "all_node_tests")
