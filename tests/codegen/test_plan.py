@@ -205,6 +205,38 @@ def test_a_residual_that_is_read_again_stays(last: str) -> None:
     assert places[built.groups[0].outputs[0]] != places[built.groups[2].outputs[0]]
 
 
+def places_of(body: str) -> list[object]:
+    """Where the outputs of the groups live."""
+    built = plan(text_model(XY, body, constants=weights(w=(4, 4))))
+    return [built.memory.places[value] for group in built.groups for value in group.outputs]
+
+
+def test_a_loop_replaces_what_it_reads_last() -> None:
+    first, second, _ = places_of("a = Softmax(x) b = Exp(a) y = Softmax(b)")
+    assert first == second
+
+
+def test_a_loop_with_two_outputs_replaces_each_input_once() -> None:
+    body = "a = Softmax(x) b = LogSoftmax(x) c = Add(a, b) d = Mul(c, c) e = Softmax(c) f = Softmax(d) y = Add(e, f)"
+    a, b, c, d, *_ = places_of(body)
+    assert {c, d} == {a, b}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "a = Softmax(x) b = Exp(a) c = Softmax(b) y = Add(a, c)",
+        "a = Softmax(x) b = Log(a) y = Softmax(b)",
+        "a = Softmax(x) p = Transpose<perm = [1, 0]>(a) t = MatMul(a, p) b = Softmax(t) y = Exp(b)",
+    ],
+    ids=["read again", "may run twice", "an output"],
+)
+def test_a_loop_replaces_nothing_else(body: str) -> None:
+    places = places_of(body)
+    assert places[0] != places[1]
+    assert places[-2] != places[-1]
+
+
 def test_keep_all_shares_nothing() -> None:
     body = " ".join(f"a{i + 1} = Softmax(a{i})" for i in range(5)).replace("a0", "x") + " y = Relu(a5)"
     graph = plan(text_model(XY, body)).graph
@@ -227,8 +259,9 @@ def test_live_values_never_share_a_slot() -> None:
                 tenants.setdefault(place.index, []).append((now, last.get(views.root(value), now)))
     for stays in tenants.values():
         for (_, end), (start, _) in zip(sorted(stays), sorted(stays)[1:], strict=False):
-            # A product with a residual takes its place over.
-            assert start > end or (start == end and built.groups[start].name == "gemm_rcr_add_add")
+            # A product with a residual takes its place over, and so does a loop.
+            name = built.groups[start].name
+            assert start > end or (start == end and (name == "gemm_rcr_add_add" or name.startswith("elementwise")))
 
 
 def test_equal_layers_share_their_kernels() -> None:

@@ -1,5 +1,5 @@
-"""The memory plan: where each value lives. Intermediate values share scratch slots by liveness, and a product's output
-takes the place of the residual that its epilogue reads last.
+"""The memory plan: where each value lives. Intermediate values share scratch slots by liveness. What a loop or an
+epilogue reads last, element by element, is replaced by what it writes.
 
 Sizes are symbolic, so a slot's size is the largest of its tenants', found at run time; offsets are running sums.
 """
@@ -7,12 +7,13 @@ Sizes are symbolic, so a slot's size is the largest of its tenants', found at ru
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import sympy
 
+from ortisan.codegen.cpu.costs import has_common_version
 from ortisan.codegen.cpu.fusion import Group
 from ortisan.codegen.cpu.views import Views
 from ortisan.registry.builder import is_constant
@@ -120,6 +121,7 @@ def plan_memory(
     last_use = _last_uses(groups, views)
     slots = _Slots()
     workspaces: dict[Group, int] = {}
+    handed_over: set[Value] = set()
     for now, group in enumerate(groups):
         if group in workspace:
             workspaces[group] = slots.take(workspace[group], now, now)
@@ -127,8 +129,10 @@ def plan_memory(
             root = views.root(value)
             if root not in places:
                 until = len(groups) if keep_all else max(last_use.get(root, now), now)
-                spent = None if keep_all else _spent_residual(group, root, views, last_use, now)
-                if spent is not None and places[spent].kind == "scratch":
+                free = (v for v in _replaced(group, root, views) if last_use[v] == now and v not in handed_over)
+                spent = next((v for v in free if places[v].kind == "scratch"), None)
+                if spent is not None and not keep_all:
+                    handed_over.add(spent)
                     places[root] = slots.hand_over(places[spent], until)
                 else:
                     places[root] = Place("scratch", slots.take(byte_size(root), now, until))
@@ -159,17 +163,24 @@ def _may_be_as_long(op: CacheWrite, past: Value, written: Value) -> bool:
     return have == want or (isinstance(want, sympy.Max) and have in want.args)
 
 
-def _spent_residual(group: Group, output: Value, views: Views, last_use: Mapping[Value, int], now: int) -> Value | None:
-    """A value that an epilogue reads, element by element, where it writes `output`, and nobody reads afterwards."""
-    if group.anchor is None or group.members or len(group.outputs) != 1 or not isinstance(group.anchor.op, (Gemm, Bmm)):
-        return None
-    factors = {views.root(value) for value in group.anchor.inputs[:2]}
-    for value in group.inputs:
-        root = views.root(value)
-        same = root.type.elements == output.type.elements and root.dtype is output.dtype
-        if same and root not in factors and not is_constant(root) and last_use[root] == now:
-            return root
-    return None
+def _replaced(group: Group, output: Value, views: Views) -> Iterator[Value]:
+    """The values that a group reads only where it writes `output`, an element before that element."""
+    roots = {views.root(value): value.dtype for value in group.inputs if not is_constant(views.root(value))}
+    for root, dtype in roots.items():
+        ways = [value for value in group.inputs if views.root(value) is root]
+        same = dtype is output.dtype and root.type.elements == output.type.elements
+        if same and all(_reads_in_place(group, value, output, views) for value in ways):
+            yield root
+
+
+def _reads_in_place(group: Group, value: Value, output: Value, views: Views) -> bool:
+    if group.members:
+        return False
+    if group.anchor is None:
+        again = any(map(has_common_version, group.chain))
+        return not again and value.shape == output.shape and not views.is_strided(value)
+    factors = {views.root(factor) for factor in group.anchor.inputs[:2]}
+    return isinstance(group.anchor.op, (Gemm, Bmm)) and len(group.outputs) == 1 and views.root(value) not in factors
 
 
 def _last_uses(groups: Sequence[Group], views: Views) -> dict[Value, int]:

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from ortisan.codegen.cpu.costs import has_common_version
 from ortisan.codegen.cpu.kernel import Argument, EmitContext, Param, literal
 from ortisan.registry.builder import is_constant
-from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Node, Value
 from ortisan.registry.ops import Cast, Elementwise
-
-_COMMON = frozenset({"sin", "cos", "tan", "log"})
-_COMMON_CASTS = frozenset({(DType.INT64, DType.FLOAT32), (DType.FLOAT32, DType.INT64)})
-"""What has a version for common arguments."""
 
 
 @dataclass(frozen=True)
@@ -101,11 +97,10 @@ def build_chain(
 
 def _step(node: Node, result: str, operands: tuple[str, ...]) -> Step:
     dtype = node.output.dtype
+    common = has_common_version(node)
     if isinstance(node.op, Cast):
-        common = (node.inputs[0].dtype, dtype) in _COMMON_CASTS
         return Step(dtype.compute_cpp, result, "cast", operands, to=dtype.cpp, common=common)
     if not isinstance(node.op, Elementwise):
         raise TypeError(f"{node.op.name} is not elementwise")
     params = tuple(literal(number, node.inputs[0].dtype) for number in node.op.params)
-    common = node.op.row.cpp in _COMMON and dtype.compute_cpp == "float"
     return Step(dtype.compute_cpp, result, node.op.row.cpp, (*operands, *params), common=common)
