@@ -16,7 +16,7 @@ import pytest
 import ortisan
 from ortisan.flops import compiled_share
 from tests.models.text import run_ort
-from tests.models.zoo import FAMILIES, Array, Family, Sizes, export, make_feeds
+from tests.models.zoo import FAMILIES, HEADS, HIDDEN, Array, Family, Sizes, export, make_feeds
 
 pytestmark = pytest.mark.torch
 
@@ -83,6 +83,23 @@ def test_the_whole_model_is_compiled_and_every_attention_is_the_kernel(form: str
     for feeds in runs(family, model):
         for have, want in zip(compiled.run(feeds), run_ort(model, feeds), strict=True):
             np.testing.assert_allclose(have, want, atol=2e-4, rtol=2e-4)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gpt2 past"])
+def test_gpt2_as_onnx_runtimes_optimizer_leaves_it(name: str, tmp_path: Path) -> None:
+    from onnxruntime.transformers.optimizer import optimize_model
+
+    family, model = load(f"{name}/legacy/eager/17")
+    onnx.save(model, tmp_path / "gpt2.onnx")
+    fused = optimize_model(str(tmp_path / "gpt2.onnx"), model_type="gpt2", num_heads=HEADS, hidden_size=HIDDEN).model
+    assert {node.op_type for node in fused.graph.node if node.domain} >= {"SkipLayerNormalization", "FastGelu"}
+    compiled = ortisan.compile(fused, target="reference")
+    assert not compiled.left_out
+    assert len(compiled.graphs) == 1
+    assert compiled.op_counts()["attention"] == family.attentions
+    for feeds in runs(family, fused):
+        for have, want in zip(compiled.run(feeds), run_ort(fused, feeds), strict=True):
+            np.testing.assert_allclose(have, want, atol=2e-5, rtol=2e-5)
 
 
 @pytest.mark.build
