@@ -21,8 +21,9 @@ $(VENV)/.dev: $(VENV)/.core
 demo: $(VENV)/.core
 	$(BIN)/ortisan demo $(ARGS)
 
+# A file's tests stay in one process, which builds what they share once.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
