@@ -319,7 +319,13 @@ FAMILIES: Mapping[str, Family] = {
         **_LLAMA,
     ),
     "bloom": _lm(
-        "BloomForCausalLM", positions=False, vocab_size=VOCABULARY, hidden_size=HIDDEN, n_layer=LAYERS, n_head=HEADS
+        "BloomForCausalLM",
+        implementations=("eager",),
+        positions=False,
+        vocab_size=VOCABULARY,
+        hidden_size=HIDDEN,
+        n_layer=LAYERS,
+        n_head=HEADS,
     ),
     "t5 encoder": Family(lambda attention: _encoded(_make("T5EncoderModel", attention, _T5)), (IDS, MASK)),
     "t5 decoder": Family(

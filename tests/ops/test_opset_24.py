@@ -59,6 +59,7 @@ ATTENTION = [
     _attention("mask_2d", "2 3 3 5 7 8 8", mask=_visible(5, 7)), _attention("mask_3d", "2 3 3 5 7 8 8", mask=_visible(3, 5, 7)),
     _attention("mask_4d", "2 6 3 5 7 8 8", mask=_visible(2, 1, 5, 7)), _attention("mask_rows", "2 3 3 5 7 8 8", mask=_visible(2, 1, 1, 7), ort=False),
     _attention("added", "2 3 3 5 7 8 8", mask=values(3, 5, 7)), _attention("added_infinite", "2 3 3 5 7 8 8", mask=np.where(_visible(2, 3, 5, 7), 0.5, -np.inf).astype(np.float32)),
+    _attention("added_lowest", "2 3 3 5 7 8 8", mask=np.where(_visible(2, 3, 5, 7), 0.5, np.finfo(np.float32).min).astype(np.float32)),
     _attention("causal", "2 3 3 5 5 8 8", is_causal=1), _attention("causal_mask", "2 3 3 5 5 8 8", mask=_visible(5, 5), is_causal=1),
     _attention("causal_long_keys", "2 3 3 3 7 8 8", is_causal=1), _attention("past", "2 6 2 3 3 8 6", past=4),
     _attention("past_causal", "2 3 3 5 5 8 8", past=9, is_causal=1, mask=values(5, 14)), _attention("past_one", "1 4 2 1 1 16 16", past=66, is_causal=1),

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import math
 
+import ml_dtypes
+
 from ortisan.registry.builder import Builder
 from ortisan.registry.dims import Dim, settle
 from ortisan.registry.dtypes import DType
@@ -113,7 +115,10 @@ def _mask(site: Site, q: Value, keys: Dim, seen: Value | None) -> tuple[MaskKind
     if mask.dtype is DType.BOOL:
         return "boolean", both(b, _padded(site, mask, keys, b.number(False, DType.BOOL)), seen)
     hidden = b.number(-math.inf, q.dtype)
-    added = _padded(site, b.cast(mask, q.dtype), keys, hidden)
+    # ONNX Runtime takes the lowest finite number, which exporters write, for -inf: a row of it sees no key.
+    given = b.cast(mask, q.dtype)
+    lowest = b.number(float(ml_dtypes.finfo(q.dtype.numpy).min), q.dtype)
+    added = _padded(site, b.elementwise("WHERE", b.elementwise("LE", given, lowest), hidden, given), keys, hidden)
     return "additive", added if seen is None else b.elementwise("WHERE", seen, added, hidden)
 
 
