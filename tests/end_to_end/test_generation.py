@@ -45,10 +45,13 @@ def test_the_same_tokens(name: str, tmp_path: Path) -> None:
     in_place = ortisan.load(
         ortisan.build(path, tmp_path / "in_place", keep="all", verify=False, tune="off", cache="in-place")
     )
+    seen: set[int] = set()
     for batch, side in ((1, "left"), (4, "left"), (4, "right")):
         ids, mask = prompts(batch, side)
         want = np.stack(list(greedy(stock, ids, mask, STEPS)))
-        assert len(np.unique(want)) > 5
+        seen |= set(want.ravel().tolist())
         np.testing.assert_array_equal(np.stack(list(greedy(copying, ids, mask, STEPS))), want)
         # The buffer is longer than what is ever filled.
         np.testing.assert_array_equal(np.stack(list(greedy(in_place, ids, mask, STEPS, capacity=80))), want)
+    # Random weights repeat themselves, but tokens that are all one would prove nothing.
+    assert len(seen) > 5
