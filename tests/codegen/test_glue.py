@@ -118,7 +118,7 @@ def test_memory_that_may_not_be_shared_is_told(tiny: Built) -> None:
 
 def test_a_symbol_below_an_open_range(tiny: Built) -> None:
     session = open_session(where_model(), tiny.library)
-    with pytest.raises(Exception, match="tiny_where: 'n' .dim 0 of input 'c'. is 1, below its declared minimum 2"):
+    with pytest.raises(Exception, match=r"tiny_where: 'n' \(dim 0 of input 'c'\) is 1, below its declared minimum 2"):
         session.run(None, {"c": np.array([True]), "a": np.array([1.0])})
 
 

@@ -85,7 +85,8 @@ inline size_t total_rank(const TensorSpec* tensors, int32_t count) {
   return total;
 }
 
-// What one call is made of: the inputs' shapes (side by side in `dims`) and data, the symbols, the outputs' sizes and data.
+// What one call is made of: the inputs' shapes and data, the symbols, the outputs' sizes and data. The sizes of all inputs lie side
+// by side in `dims`, those of all outputs in `sizes`.
 struct Call {
   const ort::Api& api;
   const GraphSpec& graph;
@@ -142,12 +143,13 @@ inline ort::Status* Call::bind() const {
 }
 
 inline ort::Status* Call::make_outputs(ort::KernelContext* context) {
-  for (int32_t o = 0; o < graph.output_count; ++o) {
+  int64_t* next = sizes.items;
+  for (int32_t o = 0; o < graph.output_count; next += graph.outputs[o].rank, ++o) {
     const TensorSpec& output = graph.outputs[o];
     const size_t rank = static_cast<size_t>(output.rank);
-    for (size_t d = 0; d < rank; ++d) sizes[d] = dim_value(graph, output.dims[d], symbols.items);
+    for (size_t d = 0; d < rank; ++d) next[d] = dim_value(graph, output.dims[d], symbols.items);
     ort::Value* value = nullptr;
-    if (auto* status = ort::context_output(api, context, static_cast<size_t>(o), sizes.items, rank, &value)) return status;
+    if (auto* status = ort::context_output(api, context, static_cast<size_t>(o), next, rank, &value)) return status;
     if (value == nullptr)
       return refuse(api, ort::invalid_argument, "%s: output '%s' is not connected; each output of the node needs a name",
                     Name(graph.op).text, Name(output.name).text);
