@@ -98,8 +98,8 @@ def _cross_compiler(machine: str, path: str) -> Compiler:
 @functools.cache
 def _ask_compiler(argv: tuple[str, ...]) -> Compiler | None:
     """What the program at `argv` says of itself; None when it is no compiler that we know."""
-    version = _output_of((*argv, "--version"))
-    machine = _output_of((*argv, "-dumpmachine"))
+    version = output_of((*argv, "--version"))
+    machine = output_of((*argv, "-dumpmachine"))
     if not version or not machine:
         return None
     if "clang" in version:
@@ -148,7 +148,7 @@ def _find_tool(program: str, wheel: str, folder_attribute: str) -> Path:
 
 def tool_version(tool: Path) -> str:
     """The first line that `tool --version` prints, or an empty string."""
-    return (_output_of((str(tool), "--version")) or "").partition("\n")[0].strip()
+    return (output_of((str(tool), "--version")) or "").partition("\n")[0].strip()
 
 
 def tool_environment() -> dict[str, str]:
@@ -194,8 +194,8 @@ def run_tool(argv: Sequence[str], *, log: Path, on_line: Callable[[str], None] |
                 process.stdout.close()
 
 
-def _output_of(argv: Sequence[str]) -> str | None:
-    """What a short command prints; None when it can't be run or fails."""
+def output_of(argv: Sequence[str], *, errors: bool = False) -> str | None:
+    """What a short command prints, with `errors` on its error output; None when it can't be run or fails."""
     try:
         done = subprocess.run(
             argv,
@@ -209,4 +209,6 @@ def _output_of(argv: Sequence[str]) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout if done.returncode == 0 else None
+    if done.returncode != 0:
+        return None
+    return done.stderr if errors else done.stdout

@@ -8,6 +8,7 @@
 #include "model_container.cu"
 #include "model_interface.cu"
 
+#include <array>
 #include <cstring>
 
 #include "ait_model.h"
@@ -19,14 +20,17 @@ namespace {
 constexpr size_t message_size = 600;
 thread_local char message[message_size];
 
-// Messages look like "[12:34:56] file:12: Error: what happened".
 void keep_message(const char* text) {
-  if (const char* after = text[0] == '[' ? std::strstr(text, "] ") : nullptr) text = after + 2;
-  if (const char* after = std::strstr(text, ": ")) text = after + 2;
-  if (std::strncmp(text, "Error: ", 7) == 0) text += 7;
   size_t length = 0;
   for (; text[length] != '\0' && length < message_size - 1; ++length) message[length] = text[length] == '\n' ? ' ' : text[length];
   message[length] = '\0';
+}
+
+// Log lines look like "[12:34:56] file:12: Error: what happened".
+void keep_log_line(const char* text) {
+  for (const char* mark : {"] ", ": "})
+    if (const char* found = std::strstr(text, mark)) text = found + 2;
+  keep_message(std::strncmp(text, "Error: ", 7) == 0 ? text + 7 : text);
 }
 
 bool failed(AITemplateError result) { return result != AITemplateError::AITemplateSuccess; }
@@ -183,18 +187,20 @@ const char* set_constants(AitModelState* state, const AitValue* constants, size_
   });
 }
 
+using Dims = std::array<int64_t, 16>;  // no tensor of the op graph has more
+
 std::string text_of(const int64_t* dims, size_t rank) {
   std::string text = "[";
   for (size_t d = 0; d < rank; ++d) text += (d == 0 ? "" : ", ") + std::to_string(dims[d]);
   return text + "]";
 }
 
-void check_shapes(const std::vector<const AitValue*>& values, const std::vector<std::vector<int64_t>>& shapes) {
+void check_shapes(const std::vector<const AitValue*>& values, const std::vector<Dims>& shapes) {
   for (size_t i = 0; i < values.size(); ++i) {
-    if (std::equal(shapes[i].begin(), shapes[i].end(), values[i]->dims)) continue;
-    throw std::runtime_error(std::string("AITemplate's '") + values[i]->name + "' has the shape " +
-                             text_of(shapes[i].data(), shapes[i].size()) + ", expected " +
-                             text_of(values[i]->dims, values[i]->rank));
+    const AitValue& value = *values[i];
+    if (std::equal(value.dims, value.dims + value.rank, shapes[i].data())) continue;
+    throw std::runtime_error(std::string("AITemplate's '") + value.name + "' has the shape " +
+                             text_of(shapes[i].data(), value.rank) + ", expected " + text_of(value.dims, value.rank));
   }
 }
 
@@ -207,13 +213,10 @@ const char* run(AitModelState* state, const AitValue* inputs, size_t input_count
     const auto out = in_order(handle, AITemplateModelContainerGetNumOutputs, AITemplateModelContainerGetOutputName, outputs,
                               output_count);
     std::vector<AITData> in_data, out_data;
-    std::vector<std::vector<int64_t>> shapes;
+    std::vector<Dims> shapes(out.size());
     std::vector<int64_t*> shape_places;
     for (const AitValue* value : in) in_data.push_back(data_of(*value));
-    for (const AitValue* value : out) {
-      out_data.push_back(data_of(*value));
-      shapes.emplace_back(value->rank);
-    }
+    for (const AitValue* value : out) out_data.push_back(data_of(*value));
     for (auto& shape : shapes) shape_places.push_back(shape.data());
     if (failed(AITemplateModelContainerRun(handle, in_data.data(), in_data.size(), out_data.data(), out_data.size(),
                                            static_cast<AITemplateStreamHandle>(stream), false, false, shape_places.data())))
@@ -226,7 +229,7 @@ const char* run(AitModelState* state, const AitValue* inputs, size_t input_count
 }  // namespace
 }  // namespace ortisan
 
-void dmlc::CustomLogMessage::Log(const std::string& text) { ortisan::keep_message(text.c_str()); }
+void dmlc::CustomLogMessage::Log(const std::string& text) { ortisan::keep_log_line(text.c_str()); }
 
 extern "C" const ortisan::AitModel ORTISAN_MODEL;
 extern "C" const ortisan::AitModel ORTISAN_MODEL = {ortisan::create, ortisan::destroy, ortisan::set_constants, ortisan::run};
