@@ -40,7 +40,9 @@ def find_cuda(environ: Mapping[str, str] | None = None) -> Cuda:
     nvcc = _find_nvcc(environ)
     version = re.search(r"release (\d+\.\d+)", output_of((str(nvcc), "--version")) or "")
     if version is None:
-        raise ToolchainError(f"{nvcc} does not answer --version as nvcc does; set CUDACXX to the nvcc of a CUDA toolkit.")
+        raise ToolchainError(
+            f"{nvcc} does not answer --version as nvcc does; set CUDACXX to the nvcc of a CUDA toolkit."
+        )
     listed = re.findall(r"compute_(\d+)\b", output_of((str(nvcc), "--list-gpu-arch")) or "")
     found = Cuda(nvcc, version[1], _root(nvcc), tuple(dict.fromkeys(listed)))
     if found.release < _OLDEST:

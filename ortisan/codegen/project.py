@@ -57,9 +57,7 @@ def _key(project: Project) -> str:
     return cache.cache_key(parts | project.tools | {"format": _CACHE_FORMAT})
 
 
-def _build(
-    project: Project, work: Path, *, on_progress: Callable[[str], None] | None, key: str
-) -> dict[str, Path]:
+def _build(project: Project, work: Path, *, on_progress: Callable[[str], None] | None, key: str) -> dict[str, Path]:
     """Configures and compiles in `work`; gives the finished files by name."""
     source, build, log = work / "src", work / "build", work / _LOG
     for file, content in project.sources.items():
@@ -84,7 +82,7 @@ def _build(
 
 
 def describe_step(line: str) -> str | None:
-    """"compiling 7/23 gemm_3.cu" of a line of Ninja's about a finished step."""
+    """ "compiling 7/23 gemm_3.cu" of a line of Ninja's about a finished step."""
     step = re.match(r"\[(\d+/\d+)\] (?:Building \w+ object (?:\S*/)?(\S+)\.o$)?", line)
     return f"compiling {step[1]} {step[2] or ''}".rstrip() if step else None
 

@@ -27,6 +27,16 @@ def build_cuda_library(
 ) -> Built:
     """Builds `sources` (of `render_cuda_library`) into lib`name`.so. `on_progress` is told each source."""
     start = time.perf_counter()
+    project = cuda_project(sources, name=name, architectures=architectures, install=install)
+    folder, cached = build_project(project, on_progress)
+    told = f"{project.tools['compiler']}, nvcc {project.tools['cuda']}"
+    return Built(folder / library_file(name), None, told, time.perf_counter() - start, cached)
+
+
+def cuda_project(
+    sources: Mapping[str, str | bytes], *, name: str, architectures: Sequence[str], install: AitInstall
+) -> Project:
+    """What is built. A `ToolchainError` says which tool is missing, or what it can't do."""
     check_name(name)
     cuda, compiler = find_cuda(), find_compiler()
     check_architectures(cuda, architectures)
@@ -37,12 +47,8 @@ def build_cuda_library(
         )
     tools = {"compiler": compiler.version, "cuda": cuda.version, "aitemplate": install.commit or install.version}
     settings = {"CMAKE_BUILD_TYPE": "Release", "CMAKE_CUDA_ARCHITECTURES": ";".join(architectures)}
-    project = Project(
-        name, sources, settings, tools, (library_file(name),), unkeyed=_places(cuda, compiler, install)
-    )
-    folder, cached = build_project(project, on_progress)
-    told = f"{compiler.version}, nvcc {cuda.version}"
-    return Built(folder / library_file(name), None, told, time.perf_counter() - start, cached)
+    places = _places(cuda, compiler, install)
+    return Project(name, sources, settings, tools, (library_file(name),), unkeyed=places)
 
 
 def _places(cuda: Cuda, compiler: Compiler, install: AitInstall) -> dict[str, str]:

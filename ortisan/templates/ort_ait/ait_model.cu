@@ -50,6 +50,7 @@ struct DeviceScope {
 
   explicit DeviceScope(int device) : error(cudaGetDevice(&before)) {
     message[0] = '\0';
+    cudaGetLastError();  // AITemplate would take an earlier call's error for its own
     if (error != cudaSuccess || before == device) return;
     error = cudaSetDevice(device);
     changed = error == cudaSuccess;
