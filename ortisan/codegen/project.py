@@ -54,7 +54,7 @@ def _key(project: Project) -> str:
     parts: dict[str, str | bytes] = {f"source {file}": content for file, content in project.sources.items()}
     parts |= {f"setting {key}": value for key, value in project.settings.items()}
     parts |= {f"variable {key}": os.environ.get(key, "") for key in BUILD_VARIABLES}
-    return cache.cache_key(parts | project.tools | {"format": _CACHE_FORMAT})
+    return cache.cache_key({**parts, **project.tools, "format": _CACHE_FORMAT})
 
 
 def _build(project: Project, work: Path, *, on_progress: Callable[[str], None] | None, key: str) -> dict[str, Path]:

@@ -95,7 +95,7 @@ def test_outputs_without_elements(open_tiny: Open, stand_in: StandIn) -> None:
 
 
 def test_a_weight_of_another_size_is_refused(open_tiny: Open) -> None:
-    with pytest.raises(Exception, match="weight 'c0_' is 64 bytes .* built for 128 bytes"):
+    with pytest.raises(Exception, match=r"weight 'c0_' is 64 bytes .* built for 128 bytes"):
         open_tiny("views", constants=(array(4, 4),))
 
 
@@ -140,7 +140,7 @@ def test_the_number_of_runtimes(open_tiny: Open, stand_in: StandIn, runtimes: st
 
 
 def test_a_number_of_runtimes_that_is_none(open_tiny: Open) -> None:
-    with pytest.raises(Exception, match="'custom_op.tiny_0.runtimes' is '0', expected a number from 1 to 9"):
+    with pytest.raises(Exception, match=r"'custom_op.tiny_0.runtimes' is '0', expected a number from 1 to 9"):
         open_tiny("layers", runtimes="0")
 
 

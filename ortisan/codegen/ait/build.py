@@ -42,8 +42,8 @@ def cuda_project(
     check_architectures(cuda, architectures)
     if not (install.cutlass / _CUTLASS_HEADER).is_file():
         raise ToolchainError(
-            f"AITemplate's CUTLASS is not in '{install.cutlass}'; 'git submodule update --init 3rdparty/cutlass' in the "
-            "checkout of AITemplate brings it."
+            f"AITemplate's CUTLASS is not in '{install.cutlass}'; 'git submodule update --init 3rdparty/cutlass' in "
+            "the checkout of AITemplate brings it."
         )
     tools = {"compiler": compiler.version, "cuda": cuda.version, "aitemplate": install.commit or install.version}
     settings = {"CMAKE_BUILD_TYPE": "Release", "CMAKE_CUDA_ARCHITECTURES": ";".join(architectures)}
@@ -63,7 +63,7 @@ def _places(cuda: Cuda, compiler: Compiler, install: AitInstall) -> dict[str, st
         "ORTISAN_CURAND_INCLUDE": str(find_curand(cuda, install.python)),
     }
     if ccache := shutil.which("ccache"):
-        places |= {"CMAKE_CXX_COMPILER_LAUNCHER": ccache, "CMAKE_CUDA_COMPILER_LAUNCHER": ccache}
+        places["ORTISAN_CCACHE"] = ccache
     return places
 
 

@@ -1,4 +1,4 @@
-"""The source folder of a library for GPUs: AITemplate's sources, one folder per model, our glue around them, CMakeLists."""
+"""The source folder of a library for GPUs: AITemplate's sources, a folder per model, our glue, CMakeLists."""
 
 from __future__ import annotations
 
