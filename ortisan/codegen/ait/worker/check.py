@@ -1,0 +1,2 @@
+"""stub"""
+def check_program(*a): raise NotImplementedError
