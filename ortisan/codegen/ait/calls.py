@@ -11,8 +11,8 @@ from ortisan.codegen.ait.model import AitConstant
 from ortisan.codegen.ait.program import Call, Derived, Program, ProgramDim, Symbol, Tensor, shape, tensor
 from ortisan.codegen.ait.scalars import COMPARISONS, EXTRA_ARGUMENTS, FUNCTIONS
 from ortisan.registry import ops
-from ortisan.registry.dims import is_static
-from ortisan.registry.graph import Graph, Node, Op, Value
+from ortisan.registry.dims import is_static, settle
+from ortisan.registry.graph import Graph, Node, Op, TensorType, Value
 from ortisan.registry.refusal import Refused
 
 HEADS_AND_ROWS = (0, 2, 1, 3)
@@ -86,12 +86,36 @@ class CallWriter:
         return self._rows_first.get(value)
 
     def target(self, node: Node) -> dict[str, list[ProgramDim]]:
-        """The shape of the result, in dims that have a value when the call runs: -1 stands for one that has none."""
-        source = set(self.shape(node.inputs[0].shape)) if node.inputs else set()
-        dims = [d if isinstance(d, int) or d in self._input_dims or d in source else -1 for d in self.shape(node.output.shape)]
-        if dims.count(-1) > (1 if isinstance(node.op, ops.Reshape) else 0):
+        """The shape of the result, in dims that have a value before the call runs."""
+        dims = self.shape(node.output.shape)
+        if any(isinstance(dim, str) and dim not in self._input_dims for dim in dims):
             raise Refused(f"AITemplate can't find the dims of {node.output.type} when it runs")
         return shape(dims)
+
+    def reshape(self, node: Node) -> None:
+        """A reshape finds one dim itself (-1). Of two, one is left as its factors at first."""
+        source, dims = self.read(node.inputs[0]), list(node.output.shape)
+        unknown = self._unknown(dims, node.inputs[0].shape)
+        if len(unknown) > 1:
+            axis = unknown[0]
+            split = [*dims[:axis], *_factors(dims[axis]), *dims[axis + 1 :]]
+            if len(self._unknown(split, node.inputs[0].shape)) > 1:
+                raise Refused(f"AITemplate can't find the dims of {node.output.type} when it runs")
+            name = f"t{len(self.calls)}_"
+            half = Value(name, TensorType(node.output.dtype, tuple(split)))
+            self._call("reshape", {}, (source, self._open(split, node.inputs[0].shape)), [name], [half], node.origin)
+            self.add(node, "reshape", [tensor(name), self._open(dims, split)])
+        else:
+            self.add(node, "reshape", [source, self._open(dims, node.inputs[0].shape)])
+
+    def _unknown(self, dims: Sequence[Any], source: Sequence[Any]) -> list[int]:
+        """The axes whose dim neither an input nor the reshaped tensor has."""
+        have = self._input_dims | set(self.shape(source))
+        return [axis for axis, dim in enumerate(self.shape(dims)) if isinstance(dim, str) and dim not in have]
+
+    def _open(self, dims: Sequence[Any], source: Sequence[Any]) -> dict[str, list[ProgramDim]]:
+        unknown = self._unknown(dims, source)
+        return shape([-1 if axis in unknown else dim for axis, dim in enumerate(self.shape(dims))])
 
     def program(self) -> Program:
         graph = self.graph
@@ -124,6 +148,11 @@ class CallWriter:
             names.append(name)
         return names
 
+
+
+def _factors(dim: Any) -> list[Any]:
+    """The dims whose product a dim is: 2*batch is [2, batch]."""
+    return [settle(factor) for factor in dim.as_ordered_factors()]
 
 
 def _elementwise(w: CallWriter, node: Node) -> None:
@@ -183,7 +212,7 @@ def _permute(w: CallWriter, node: Node) -> None:
 
 
 def _reshape(w: CallWriter, node: Node) -> None:
-    w.add(node, "reshape", [w.read(node.inputs[0]), w.target(node)])
+    w.reshape(node)
 
 
 def _expand(w: CallWriter, node: Node) -> None:
