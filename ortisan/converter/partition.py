@@ -18,8 +18,8 @@ from ortisan.errors import UnsupportedError
 from ortisan.registry.graph import Graph
 from ortisan.registry.ops import Move
 
-Accepts: TypeAlias = "Callable[[Graph], Mapping[str, str]]"
-"""What a target can't compile of an op graph: origin (name of the ONNX node) -> reason."""
+Objections: TypeAlias = "Callable[[Sequence[Graph]], Sequence[Mapping[str, str]]]"
+"""What a target can't compile of each op graph: origin (name of the ONNX node) -> reason."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,11 +54,11 @@ def partition(
     whole_graph: bool = False,
     keep_trivial: bool = False,
     bounds: Mapping[str, tuple[int, int]] | None = None,
-    accepts: Accepts | None = None,
+    objections: Objections | None = None,
 ) -> Partition:
     """Subgraphs of the canonical model, and a reason for every node that is in none.
 
-    `accepts` is asked about every subgraph, and about what remains of it until it has no objection.
+    `objections` is asked about all subgraphs, and again about what remains of them, until there are none.
 
     With `whole_graph` there is exactly one subgraph, or `UnsupportedError` names every node that can't be in it.
     Subgraphs that only move data are left to ONNX Runtime unless `keep_trivial`.
@@ -81,7 +81,7 @@ def partition(
                     reasons.update(dict.fromkeys(group, "nothing to compute: the nodes around it stay in ONNX Runtime"))
                     continue
                 subgraphs.append(Subgraph(tuple(group), tensors, tuple(outputs), lowered))
-            refused_nodes = {} if accepts is None else _objections(subgraphs, accepts)
+            refused_nodes = {} if objections is None else _refused(subgraphs, objections)
         except RefusedNode as refused:
             reasons[refused.node] = refused.reason
             continue
@@ -92,11 +92,11 @@ def partition(
         return Partition(tuple(subgraphs), left)
 
 
-def _objections(subgraphs: Sequence[Subgraph], accepts: Accepts) -> dict[ir.Node, str]:
+def _refused(subgraphs: Sequence[Subgraph], objections: Objections) -> dict[ir.Node, str]:
+    found = objections([subgraph.graph for subgraph in subgraphs])
     return {
         node: reasons[origin]
-        for subgraph in subgraphs
-        if (reasons := accepts(subgraph.graph))
+        for subgraph, reasons in zip(subgraphs, found, strict=True)
         for node in subgraph.nodes
         if (origin := node.name or node.op_type) in reasons
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ortisan.codegen.ait.compose.select import slice_ends
@@ -50,7 +50,7 @@ class CallWriter:
     def _permuted(self, value: Value) -> str:
         """The heads before the rows again, for a reader that wants them so."""
         name = f"t{len(self.calls)}_"
-        self._call("permute", {}, (tensor(self._rows_first[value]), list(HEADS_AND_ROWS)), [name], [value], "")
+        self._call("permute", (tensor(self._rows_first[value]), list(HEADS_AND_ROWS)), {name: value})
         return name
 
     def number_or_tensor(self, value: Value) -> Any:
@@ -62,7 +62,7 @@ class CallWriter:
     def add(self, node: Node, op: str, args: Sequence[Any], make: dict[str, Any] | None = None) -> None:
         names = [f"t{len(self.calls)}_" + (f"{i}_" if i else "") for i in range(len(node.outputs))]
         self._names.update(zip(node.outputs, names, strict=True))
-        self._call(op, make or {}, tuple(args), names, node.outputs, node.origin)
+        self._call(op, args, dict(zip(names, node.outputs, strict=True)), make, node.origin)
 
     def add_rows_first(self, node: Node, op: str, args: Sequence[Any], make: dict[str, Any]) -> None:
         """A call that gives [B,S,H,D] for a value [B,H,S,D]; it is permuted only if it is read so."""
@@ -72,12 +72,15 @@ class CallWriter:
         self.calls.append(Call(op, make, tuple(args), (Tensor(name, value.dtype.value, dims),), node.origin))
 
     def _call(
-        self, op: str, make: dict[str, Any], args: tuple[Any, ...], names: list[str], values: Sequence[Value], origin: str
+        self,
+        op: str,
+        args: Sequence[Any],
+        results: Mapping[str, Value],
+        make: dict[str, Any] | None = None,
+        origin: str | None = None,
     ) -> None:
-        results = tuple(
-            Tensor(name, value.dtype.value, self.shape(value.shape)) for name, value in zip(names, values, strict=True)
-        )
-        self.calls.append(Call(op, make, args, results, origin or self.graph.name))
+        made = tuple(Tensor(name, v.dtype.value, self.shape(v.shape)) for name, v in results.items())
+        self.calls.append(Call(op, make or {}, tuple(args), made, origin or self.graph.name))
 
     def alias(self, node: Node, name: str) -> None:
         self._names[node.output] = name
@@ -103,7 +106,7 @@ class CallWriter:
                 raise Refused(f"AITemplate can't find the dims of {node.output.type} when it runs")
             name = f"t{len(self.calls)}_"
             half = Value(name, TensorType(node.output.dtype, tuple(split)))
-            self._call("reshape", {}, (source, self._open(split, node.inputs[0].shape)), [name], [half], node.origin)
+            self._call("reshape", (source, self._open(split, node.inputs[0].shape)), {name: half}, None, node.origin)
             self.add(node, "reshape", [tensor(name), self._open(dims, split)])
         else:
             self.add(node, "reshape", [source, self._open(dims, node.inputs[0].shape)])
@@ -143,11 +146,10 @@ class CallWriter:
             name = self.read(value)["tensor"]
             if value in self.graph.inputs or value.data is not None or name in names:
                 copy = f"t{len(self.calls)}_"
-                self._call("identity", {}, (tensor(name),), [copy], [value], "")
+                self._call("identity", (tensor(name),), {copy: value})
                 name = copy
             names.append(name)
         return names
-
 
 
 def _factors(dim: Any) -> list[Any]:
@@ -290,7 +292,8 @@ ROWS: dict[type[Op], Callable[[CallWriter, Node], None]] = {
 
 def write_calls(graph: Graph) -> tuple[Program, dict[str, str]]:
     """The program of a dialect graph, and the nodes whose dims AITemplate could not find at run time."""
-    writer, refused = CallWriter(graph), {}
+    writer = CallWriter(graph)
+    refused: dict[str, str] = {}
     for node in graph.nodes:
         try:
             ROWS[type(node.op)](writer, node)

@@ -1,7 +1,7 @@
 """Op graph -> op graph of what AITemplate has: the same meaning, composed of ops that map to it one to one.
 
 The result is an op graph like any other, so its numpy reference tells whether a composition is right. A node that
-can't be composed is refused with a reason; the others are rewritten all the same, so that all reasons are known at once.
+can't be composed is refused with a reason; the others are rewritten all the same, so that all reasons come at once.
 """
 
 from __future__ import annotations
@@ -106,4 +106,3 @@ def _rewrite(b: Composer, op: Op, inputs: tuple[Value, ...], rows: Mapping[type[
 
 def _simple_type(simple: Simplifier, value: Value) -> TensorType:
     return TensorType(value.dtype, tuple(simple.dim(dim) for dim in value.shape))
-

@@ -44,21 +44,21 @@ def why_not(node: Node, bounds: Bounds) -> Reason:
     rule = RULES.get(type(node.op))
     if rule is None:
         return f"AITemplate has no {node.op.name}"
-    for value in (*node.inputs, *node.outputs):
-        if reason := _tensor(value, bounds):
-            return reason
+    values = (*node.inputs, *node.outputs)
+    if reason := next((reason for value in values if (reason := _tensor(value))), None):
+        return reason
+    for name in sorted({name for value in values for dim in value.shape for name in symbols_of(dim)}):
+        if name not in bounds:
+            return f"the dim {name} is no dim of the model's inputs, so it has no upper bound, which AITemplate needs"
     return rule(node, bounds)
 
 
-def _tensor(value: Value, bounds: Bounds) -> Reason:
+def _tensor(value: Value) -> Reason:
     if value.dtype not in _KNOWN:
         return f"AITemplate has no {value.dtype.value}"
     if not value.shape and value.data is None:
         return "AITemplate has no tensors without dims"
     for dim in value.shape:
-        for name in sorted(symbols_of(dim)):
-            if name not in bounds:
-                return f"the dim '{name}' has no upper bound, which AITemplate needs: pass dims={{'{name}': (1, N)}}"
         if is_static(dim) and dim == 0:
             return f"AITemplate has no empty tensors, and {value.type} is one"
     return None

@@ -22,6 +22,7 @@ from ortisan.registry.dims import Dim, is_static, product, settle
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Op, Value
 from ortisan.registry.ops import Attention, Bmm, DynamicSlice, Expand, Pad, Softmax
+from ortisan.registry.ops.attention import Causality
 from ortisan.registry.refusal import Refused
 
 _ALIGNED = 8
@@ -44,10 +45,10 @@ def attention(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]
             "AITemplate can't compute the causal mask of queries behind a past of any length; "
             "give it to the op as attn_mask"
         )
-    return [_composed(b, op, q, k, v, inputs[3] if op.mask != "none" else None)]
+    return [_composed(b, op, inputs)]
 
 
-def _causality(op: Attention, queries: Dim, keys: Dim) -> str:
+def _causality(op: Attention, queries: Dim, keys: Dim) -> Causality:
     """What is left of causality: one query behind all keys sees them all, and without a past both corners are one."""
     if op.causal == "lower_right" and queries == 1:
         return "none"
@@ -94,8 +95,10 @@ class _Keys:
         return not is_static(self.count) or self.count != self.width
 
 
-def _composed(b: Composer, op: Attention, q: Value, k: Value, v: Value, mask: Value | None) -> Value:
+def _composed(b: Composer, op: Attention, inputs: tuple[Value, ...]) -> Value:
     """Queries of all heads that share a key head are rows of one product, so no head is repeated."""
+    q, k, v = inputs[:3]
+    mask = inputs[3] if op.mask != "none" else None
     batch, heads, queries, size = q.shape
     groups, count, wide = k.shape[1], k.shape[2], v.shape[3]
     if not all(is_static(n) for n in (heads, groups, size, wide)):

@@ -32,7 +32,7 @@ def expand(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
     x = inputs[0] if inputs[0].shape else b.reshape(inputs[0], (1,))
     shape = op.infer([x.type], b.facts())[0].shape
     for have, need in zip(reversed(x.shape), reversed(shape), strict=False):
-        if have != need and have != 1:
+        if have not in (need, 1):
             raise Refused(f"the dims {have} and {need} are not known to be equal, as AITemplate needs them to be")
     return [x if shape == x.shape else b.add(Expand(shape), x)]
 

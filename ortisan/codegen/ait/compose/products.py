@@ -1,4 +1,4 @@
-"""Matrix products: weights are transposed in numpy, so that AITemplate's fused epilogues apply; batches become one dim."""
+"""Matrix products: weights are transposed in numpy, so that fused epilogues apply; batches become one dim."""
 
 from __future__ import annotations
 

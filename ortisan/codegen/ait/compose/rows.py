@@ -9,7 +9,7 @@ from ortisan.codegen.ait.scalars import COMPARISONS, COMPOSITIONS
 from ortisan.registry.dims import product
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Op, Value
-from ortisan.registry.ops import Cast, Elementwise, Expand, LayerNorm, Reduce, RmsNorm, Softmax
+from ortisan.registry.ops import Cast, Elementwise, Expand, Gemm, LayerNorm, Reduce, RmsNorm, Softmax
 from ortisan.registry.refusal import Refused
 
 
@@ -23,7 +23,23 @@ def elementwise(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Valu
         numbers = range(1, len(inputs))
         wide = [x if i in numbers and is_number(x) else _widened(b, x, shape) for i, x in enumerate(inputs)]
         return [b.add(op, *wide)]
-    return [b.add(op, *inputs)]
+    return [(_with_bias(b, *inputs) if op.func == "ADD" else None) or b.add(op, *inputs)]
+
+
+def _with_bias(b: Composer, x: Value, y: Value) -> Value | None:
+    """A product and the vector that is added to each of its rows, in one."""
+    for product_, bias in ((x, y), (y, x)):
+        node = b.producer(product_)
+        if node is not None and node.op == Gemm("rcr") and _is_row(bias, product_):
+            return b.add(Gemm("rcr", bias=True), *node.inputs, b.reshape(bias, bias.shape[-1:]))
+    return None
+
+
+def _is_row(bias: Value, x: Value) -> bool:
+    """Whether a constant is one number for each column of x."""
+    if bias.data is None or bias.data.size <= 1 or len(bias.shape) > len(x.shape):
+        return False
+    return bool(product(bias.shape) == bias.shape[-1] == x.shape[-1])
 
 
 def is_number(x: Value) -> bool:

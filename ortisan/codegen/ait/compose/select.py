@@ -45,7 +45,7 @@ def slice_ends(dim: Dim, start: Dim, size: Dim, step: int) -> tuple[int | None, 
 
 def _check_fits(b: Composer, dim: Dim, start: Dim, size: Dim) -> None:
     """A slice of fixed size reads past the end of a shorter dim, and AITemplate does not look."""
-    if is_static(dim) or start == 0 and settle(size - dim) == 0:
+    if is_static(dim) or (start == 0 and settle(size - dim) == 0):
         return
     least = range_of(dim, b.bounds)[0]
     needed = settle(start + size) if is_static(start) else settle(dim - start)

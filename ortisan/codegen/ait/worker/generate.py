@@ -6,11 +6,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import aitemplate.compiler.compiler as compiler  # noqa: TID251
-from aitemplate.backend import builder  # noqa: TID251
-from aitemplate.backend.cuda.target_def import CUDA  # noqa: TID251
-from aitemplate.compiler.base import DynamicProfileStrategy  # noqa: TID251
-from aitemplate.compiler.ops.gemm_universal.gemm_common import gemm  # noqa: TID251
+from aitemplate.backend import builder
+from aitemplate.backend.cuda.target_def import CUDA
+from aitemplate.compiler import compiler
+from aitemplate.compiler.base import DynamicProfileStrategy
+from aitemplate.compiler.ops.gemm_universal.gemm_common import gemm
 
 from ortisan.codegen.ait.worker.construct import Construction
 from ortisan.codegen.ait.worker.tiles import choose_tile, problem_size
