@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ortisan.codegen.ait.barriers import set_barriers
 from ortisan.codegen.ait.calls import write_calls
 from ortisan.codegen.ait.compose import COMPOSITIONS
 from ortisan.codegen.ait.detect import check_import, import_paths
@@ -53,7 +54,7 @@ def prepare(graph: Graph, *, half: bool = False) -> Prepared:
     dialect = to_dialect(to_half(graph) if half else graph, COMPOSITIONS)
     if dialect.refused:
         return Prepared(graph, Program((), (), (), (), (), ()), (), dialect.refused)
-    program, refused = write_calls(join_products(dialect.graph))
+    program, refused = write_calls(set_barriers(join_products(dialect.graph)))
     return Prepared(graph, program, dialect.notes, refused)
 
 
