@@ -194,6 +194,31 @@ def run_tool(argv: Sequence[str], *, log: Path, on_line: Callable[[str], None] |
                 process.stdout.close()
 
 
+def has_gpu() -> bool:
+    """Whether the NVIDIA driver of this machine lists a GPU."""
+    found = shutil.which("nvidia-smi")
+    return found is not None and bool((output_of((found, "--list-gpus")) or "").strip())
+
+
+def ask_tool(argv: Sequence[str], environment: Mapping[str, str], timeout: float = 120) -> tuple[int, str]:
+    """The exit code of a short command and all that it says; 127 when it can't be run."""
+    try:
+        done = subprocess.run(
+            argv,
+            env={**tool_environment(), **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+            timeout=timeout,
+            encoding="utf-8",
+            errors="replace",
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 127, str(error)
+    return done.returncode, done.stdout
+
+
 def output_of(argv: Sequence[str], *, errors: bool = False) -> str | None:
     """What a short command prints, with `errors` on its error output; None when it can't be run or fails."""
     try:

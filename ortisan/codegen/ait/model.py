@@ -52,6 +52,11 @@ class AitModel:
     profiled: bool
     """Whether tiles were timed on a GPU; else a rule by size chose them."""
 
+    @property
+    def kernels(self) -> int:
+        """How many sources hold kernels; equal ops share one."""
+        return sum(name.endswith(".cu") and not name.startswith("model_") for name in self.files)
+
 
 @dataclass(frozen=True)
 class AitInstall:
