@@ -158,7 +158,13 @@ def tool_environment() -> dict[str, str]:
     return {**environment, "LC_ALL": "C", "GCC_COLORS": ""}
 
 
-def run_tool(argv: Sequence[str], *, log: Path, on_line: Callable[[str], None] | None = None) -> int:
+def run_tool(
+    argv: Sequence[str],
+    *,
+    log: Path,
+    on_line: Callable[[str], None] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> int:
     """Runs `argv` to its end, appends what it says to `log`, tells `on_line` each line, and gives the exit code.
 
     When we are interrupted, the tool and all that it started are stopped before the interrupt goes on.
@@ -168,7 +174,7 @@ def run_tool(argv: Sequence[str], *, log: Path, on_line: Callable[[str], None] |
         try:
             process = subprocess.Popen(
                 argv,
-                env=tool_environment(),
+                env={**tool_environment(), **(environment or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -194,10 +200,15 @@ def run_tool(argv: Sequence[str], *, log: Path, on_line: Callable[[str], None] |
                 process.stdout.close()
 
 
-def has_gpu() -> bool:
-    """Whether the NVIDIA driver of this machine lists a GPU."""
+def gpus() -> tuple[str, ...]:
+    """What the NVIDIA driver of this machine calls its GPUs."""
     found = shutil.which("nvidia-smi")
-    return found is not None and bool((output_of((found, "--list-gpus")) or "").strip())
+    listed = output_of((found, "--query-gpu=name", "--format=csv,noheader")) if found else None
+    return tuple(name.strip() for name in (listed or "").splitlines() if name.strip())
+
+
+def has_gpu() -> bool:
+    return bool(gpus())
 
 
 def ask_tool(argv: Sequence[str], environment: Mapping[str, str], timeout: float = 120) -> tuple[int, str]:
