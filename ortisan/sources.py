@@ -31,7 +31,7 @@ def render_sources(compiled: Compilation) -> Sources:
             fast_math=compiled.options.fast_math,
             **names,
         )
-    raise OptionError(f"target='{target}' has nothing to generate; use target='cpu'")
+    raise OptionError(f"target='{target}' runs in numpy and has nothing to generate; use target='cpu'")
 
 
 def build_sources(
