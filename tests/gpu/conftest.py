@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +16,10 @@ from onnx import TensorProto, helper, numpy_helper
 from stand_in import StandIn
 
 from ortisan.codegen.ait.build import cuda_project
+from ortisan.codegen.ait.detect import find_aitemplate
 from ortisan.codegen.ait.library import render_cuda_library
 from ortisan.codegen.ait.model import AitConstant, AitInstall, AitModel, AitTensor
-from ortisan.codegen.project import Project, build_project
+from ortisan.codegen.project import build_project
 from ortisan.registry.dims import symbol
 from ortisan.registry.dtypes import Array, DType
 from ortisan.registry.graph import Graph, TensorType, Value
@@ -35,9 +34,9 @@ target_include_directories(stand_in PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 set_target_properties(stand_in PROPERTIES CXX_VISIBILITY_PRESET default)
 target_compile_options(stand_in PRIVATE -fexceptions -frtti)
 add_library(model_driver MODULE model_driver.cpp ${CMAKE_CURRENT_BINARY_DIR}/model_0.o)
-add_library(tiny_stand_in MODULE custom_ops.cpp graphs.cpp library.cpp ${models})
-target_compile_definitions(tiny_stand_in PRIVATE ORTISAN_ANY_PROVIDER)
-foreach(target model_driver tiny_stand_in)
+add_library(NAME_stand_in MODULE custom_ops.cpp graphs.cpp library.cpp ${models})
+target_compile_definitions(NAME_stand_in PRIVATE ORTISAN_ANY_PROVIDER)
+foreach(target model_driver NAME_stand_in)
   target_link_libraries(${target} PRIVATE stand_in)
   target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc LINKER:-z,defs LINKER:--exclude-libs,ALL)
 endforeach()
@@ -91,9 +90,22 @@ def make_model(name: str, install: AitInstall, folder: Path) -> AitModel:
 
 @pytest.fixture(scope="session")
 def ait_install() -> AitInstall:
-    root = Path(os.environ["ORTISAN_AITEMPLATE"])
-    python = os.environ.get("ORTISAN_AITEMPLATE_PYTHON", sys.executable)
-    return AitInstall(python, root, root / "3rdparty" / "cutlass", "c8aad377", "0.3.dev0")
+    return find_aitemplate()
+
+
+def build_both(
+    sources: Mapping[str, str | bytes], name: str, install: AitInstall
+) -> tuple[Path, tuple[str, ...], float]:
+    """The products of a project and of its twin over the stand-in runtime, the steps, and the seconds."""
+    more = {file: (HERE / file).read_text() for file in ("stand_in_runtime.cpp", "model_driver.cpp")}
+    twin = STAND_IN.replace("NAME", name)
+    both = {**sources, **more, "CMakeLists.txt": str(sources["CMakeLists.txt"]) + twin}
+    project = cuda_project(both, name=name, architectures=["80"], install=install)
+    products = (*project.products, "libstand_in.so", "libmodel_driver.so", f"lib{name}_stand_in.so")
+    steps: list[str] = []
+    start = time.perf_counter()
+    folder, _ = build_project(replace(project, products=products), steps.append)
+    return folder, tuple(steps), time.perf_counter() - start
 
 
 @dataclass(frozen=True)
@@ -110,21 +122,18 @@ class TinyGpu:
 def tiny_gpu(ait_install: AitInstall, tmp_path_factory: pytest.TempPathFactory) -> TinyGpu:
     models = [make_model(name, ait_install, tmp_path_factory.mktemp(name)) for name in GRAPHS]
     sources = render_cuda_library(models, name="tiny", domain=DOMAIN, ops=list(OPS.values()), architectures=["80"])
-    more = {file: (HERE / file).read_text() for file in ("stand_in_runtime.cpp", "model_driver.cpp")}
-    both = {**sources, **more, "CMakeLists.txt": str(sources["CMakeLists.txt"]) + STAND_IN}
-    project = cuda_project(both, name="tiny", architectures=["80"], install=ait_install)
-    products = (*project.products, "libstand_in.so", "libmodel_driver.so", "libtiny_stand_in.so")
-    steps: list[str] = []
-    start = time.perf_counter()
-    everything = Project("tiny", both, project.settings, project.tools, products, project.unkeyed)
-    folder, _ = build_project(everything, steps.append)
-    return TinyGpu(folder, time.perf_counter() - start, tuple(steps), sources)
+    folder, steps, seconds = build_both(sources, "tiny", ait_install)
+    return TinyGpu(folder, seconds, steps, sources)
+
+
+def open_stand_in(folder: Path) -> StandIn:
+    """The stand-in runtime, in this process under the name that the libraries ask for."""
+    return StandIn(ctypes.CDLL(str(folder / "libstand_in.so"), mode=ctypes.RTLD_GLOBAL))
 
 
 @pytest.fixture(scope="session")
 def stand_in(tiny_gpu: TinyGpu) -> StandIn:
-    """The stand-in runtime, in this process under the name that the libraries ask for."""
-    return StandIn(ctypes.CDLL(str(tiny_gpu.folder / "libstand_in.so"), mode=ctypes.RTLD_GLOBAL))
+    return open_stand_in(tiny_gpu.folder)
 
 
 def onnx_model(name: str, *, constants: tuple[Array, ...] | None = None) -> bytes:
