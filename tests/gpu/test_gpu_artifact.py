@@ -14,7 +14,8 @@ import pytest
 
 import ortisan
 from ortisan.codegen.ait.model import AitInstall
-from ortisan.codegen.toolchain import find_cmake
+from ortisan.codegen.cuda import find_cuda, find_curand
+from ortisan.codegen.toolchain import find_cmake, has_gpu
 from ortisan.errors import ArtifactError, OptionError
 
 pytestmark = [pytest.mark.aitemplate]
@@ -140,3 +141,27 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert "for cuda:80,90" in done.stdout
     assert "Warning: not profiled" in " ".join(done.stdout.split())
     assert "Not verified and not timed: only the sources were written." in done.stdout
+
+
+@pytest.mark.nvcc
+@pytest.mark.build
+@pytest.mark.slow
+def test_a_built_artifact_and_its_sources(ait_install: AitInstall, tmp_path: Path) -> None:
+    """nvcc builds it, and builds it again from src/ with nothing but CMake."""
+    steps: list[str] = []
+    artifact = ortisan.build(
+        mlp(), tmp_path / "mlp", target="cuda:80", dims={"batch": (1, 64)}, on_progress=steps.append
+    )
+    assert any(step.startswith("compiling ") and step.endswith(".cu") for step in steps)
+    assert artifact.manifest["cuda"] == find_cuda().version
+    assert "nvcc" in artifact.manifest["compiler"]
+    if not has_gpu():
+        assert artifact.manifest["not_run"] == "this machine has no GPU"
+    assert artifact.library is not None
+    root = ait_install.root or ait_install.cutlass.parents[1]
+    curand = find_curand(find_cuda(), ait_install.python)
+    configure = [str(find_cmake()), "-S", str(artifact.folder / "src"), "-B", str(tmp_path / "build")]
+    configure += [f"-DORTISAN_AITEMPLATE={root}", f"-DORTISAN_CURAND_INCLUDE={curand}"]
+    for command in (configure, [str(find_cmake()), "--build", str(tmp_path / "build")]):
+        subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (tmp_path / "build" / artifact.library.name).stat().st_size == artifact.library.stat().st_size
