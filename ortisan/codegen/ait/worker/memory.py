@@ -42,13 +42,18 @@ class Memory:
         while tensor._attrs["is_view_of"] is not None:
             tensor = tensor._attrs["is_view_of"]
         if id(tensor) not in self._buffers:
-            name = tensor._attrs["name"]
-            if name in self._given:
-                self._buffers[id(tensor)] = np.ascontiguousarray(self._given[name]).reshape(-1)
-            else:
-                count = int(np.prod(self.shape(tensor.shape()), dtype=np.int64))
-                self._buffers[id(tensor)] = _unwritten(count, numpy_dtype(tensor.dtype()))
+            self._buffers[id(tensor)] = self._new_buffer(tensor)
         return self._buffers[id(tensor)]
+
+    def _new_buffer(self, tensor: Any) -> Array:
+        name, dtype, data = tensor._attrs["name"], numpy_dtype(tensor.dtype()), tensor._attrs.get("data")
+        count = int(np.prod(self.shape(tensor.shape()), dtype=np.int64))
+        if name in self._given:
+            return np.ascontiguousarray(self._given[name]).reshape(-1)
+        if data is not None:
+            # A constant of AITemplate's own is as large as its dims can be.
+            return np.frombuffer(data.to_bytes(), dtype)[:count]
+        return _unwritten(count, dtype)
 
     def value(self, tensor: Any) -> Array:
         return self.buffer(tensor).reshape(self.shape(tensor.shape()))
