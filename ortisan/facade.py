@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -16,11 +16,9 @@ import onnx_ir as ir
 
 from ortisan._version import __version__
 from ortisan.codegen.ait.model import AitModel
-from ortisan.codegen.build import Built, build_library
 from ortisan.codegen.cpu.kernel import Weight
 from ortisan.codegen.cpu.packing import pack
 from ortisan.codegen.cpu.plan import GraphPlan
-from ortisan.codegen.library import render_library
 from ortisan.codegen.tuning import Tune, Tuning
 from ortisan.compilation import Compilation, Options, Precision, Target
 from ortisan.converter import cleanup
@@ -35,9 +33,9 @@ from ortisan.errors import ArtifactError, OptionError, UnsupportedError
 from ortisan.gpu import objections, open_adapter
 from ortisan.planning import plan_graphs
 from ortisan.runtime.folder import staged_folder, write_files
+from ortisan.sources import Progress, build_sources, render_sources
 
 Model: TypeAlias = "str | os.PathLike[str] | onnx.ModelProto | ir.Model"
-Progress: TypeAlias = "Callable[[str], None] | None"
 
 _MAX_NAME = 40
 _MAX_PROTOBUF_BYTES = 2**31 - 1
@@ -214,32 +212,6 @@ def _choices(plan: GraphPlan | AitModel, tuning: Tuning) -> str:
     return "\n".join(str(tuning.table(product)) for product in plan.products)
 
 
-def render_sources(compiled: Compilation) -> dict[str, str]:
-    """The generated source folder, file name -> content."""
-    if compiled.target.isa is None:
-        raise OptionError("target='reference' runs in numpy and has nothing to generate; use target='cpu'")
-    return render_library(
-        compiled.cpu_plans, name=compiled.name, domain=compiled.domain, ops=compiled.ops, isa=compiled.target.isa
-    )
-
-
-def build_sources(
-    compiled: Compilation, *, bindings: bool = False, sanitize: str | None = None, on_progress: Progress = None
-) -> tuple[dict[str, str], Built]:
-    sources = render_sources(compiled)
-    if compiled.target.isa is None:
-        raise OptionError("target='reference' has nothing to build")
-    built = build_library(
-        sources,
-        name=compiled.name,
-        isa=compiled.target.isa,
-        bindings=bindings,
-        sanitize=sanitize,
-        on_progress=on_progress,
-    )
-    return sources, built
-
-
 def generate(
     compiled: Compilation,
     folder: str | os.PathLike[str],
@@ -249,9 +221,9 @@ def generate(
     sanitize: str | None = None,
     on_progress: Progress = None,
 ) -> CustomOpLibrary:
-    """Renders the C++ sources into folder/src and builds the shared library into folder.
+    """Renders the sources into folder/src and builds the shared library into folder.
 
-    `bindings=True` also builds a Python module that runs the graphs on numpy arrays without ONNX Runtime.
+    `bindings=True` also builds a Python module that runs the graphs on numpy arrays without ONNX Runtime, for CPUs.
     """
     if not compiled.ops:
         raise UnsupportedError(f"'{compiled.name}' has no compiled subgraph, so there is nothing to generate")

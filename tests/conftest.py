@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from ortisan.codegen.cuda import find_cuda
 from ortisan.codegen.toolchain import find_compiler
 from ortisan.errors import ToolchainError
 
@@ -20,10 +22,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         compiler = f"no C++ compiler: {error}"
     missing = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
     torch = f"{' and '.join(missing)} not installed: pip install 'ortisan[torch]'" if missing else None
+    reasons = {"build": compiler, "torch": torch, "nvcc": _why_no_nvcc(), "aitemplate": _why_no_aitemplate()}
     for item in items:
-        for marker, reason in (("build", compiler), ("torch", torch)):
+        for marker, reason in reasons.items():
             if reason is not None and item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _why_no_nvcc() -> str | None:
+    try:
+        find_cuda()
+    except ToolchainError as error:
+        return f"no CUDA compiler: {error}"
+    return None
+
+
+def _why_no_aitemplate() -> str | None:
+    if os.environ.get("ORTISAN_AITEMPLATE") or importlib.util.find_spec("aitemplate") is not None:
+        return None
+    return "no AITemplate: set ORTISAN_AITEMPLATE to a checkout of facebookincubator/AITemplate"
 
 
 @pytest.fixture(scope="session", autouse=True)

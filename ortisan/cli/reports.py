@@ -47,6 +47,8 @@ def show_artifact(artifact: Artifact) -> None:
         show_verification(artifact.verification)
     if artifact.bench is not None:
         show_benches([artifact.bench])
+    for warning in manifest.get("warnings", ()):
+        say(f"Warning: {warning}.")
     if manifest.get("not_run"):
         say(f"Not verified and not timed: {manifest['not_run']}.")
     say(f"Written to {artifact.folder}")

@@ -1,0 +1,42 @@
+// An AITemplate model as the glue sees it: plain types, no exceptions, nothing of the C++ library and nothing of CUDA.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ortisan {
+
+// A tensor in device memory. `data` is null only where it has no elements.
+struct AitValue {
+  const char* name;  // AITemplate's
+  void* data;
+  const int64_t* dims;
+  size_t rank;
+  int32_t dtype;  // ONNX TensorProto number
+};
+
+// Where a model takes its buffers from. `allocate` gives null when there is no memory; it is asked for 0 bytes, too.
+struct AitMemory {
+  void* self;
+  void* (*allocate)(void* self, size_t bytes);
+  void (*release)(void* self, void* block);
+};
+
+struct AitModelState;
+
+// The functions of a model. Those that return text return null, or why they failed: the text belongs to the calling thread until
+// its next call. All make `device` current and leave the thread's own as it was.
+struct AitModel {
+  // A model with as many runtimes, which are runs that may be queued at once, each with buffers of its own.
+  const char* (*create)(int device, size_t runtimes, AitMemory memory, AitModelState** state);
+  void (*destroy)(AitModelState* state);
+  // Sets all constants, folds what depends on them and waits for the device. Once, before the first run. The memory stays the
+  // caller's and stays in use.
+  const char* (*set_constants)(AitModelState* state, const AitValue* constants, size_t count);
+  // Queues a run on a stream and waits for nothing. Inputs that the model does not have are passed over. The outputs' dims are
+  // checked against those that the model finds. Any number of threads may call it.
+  const char* (*run)(AitModelState* state, const AitValue* inputs, size_t input_count, const AitValue* outputs,
+                     size_t output_count, void* stream);
+};
+
+}  // namespace ortisan
