@@ -60,7 +60,8 @@ class Composer(Builder):
         dims = [dim for type_ in op.infer([value.type for value in inputs], self.facts()) for dim in type_.shape]
         if not all(map(is_static, dims)):
             return False
-        return int(np.prod(dims, dtype=np.int64)) <= _FREE_ELEMENTS + 2 * sum(v.type.elements for v in inputs)
+        given = sum(int(value.type.elements) for value in inputs)
+        return int(np.prod(dims, dtype=np.int64)) <= _FREE_ELEMENTS + 2 * given
 
     def _fold_all(self, op: Op, inputs: Sequence[Value]) -> tuple[Value, ...]:
         arrays = op.reference([value.data for value in inputs if value.data is not None], DimValues({}))

@@ -31,7 +31,8 @@ class Memory:
     def number(self, dim: Any) -> int:
         value = dim.symbolic_value()
         if value not in self._numbers:
-            self._numbers[value] = int(sympy.sympify(value).subs(self.symbols))
+            expression = sympy.sympify(value)
+            self._numbers[value] = int(expression.subs({s: self.symbols[s] for s in expression.free_symbols}))
         return self._numbers[value]
 
     def shape(self, dims: Sequence[Any]) -> tuple[int, ...]:
