@@ -12,7 +12,7 @@ import numpy as np
 
 from ortisan.codegen.ait.adapter import AitSettings, Prepared, prepare, run_worker
 from ortisan.codegen.ait.detect import find_aitemplate
-from ortisan.registry.evaluate import evaluate_graph
+from ortisan.registry.evaluate import bind_symbols, evaluate_graph
 from ortisan.registry.graph import Graph
 
 Arrays = Sequence[np.ndarray[Any, Any]]
@@ -26,6 +26,8 @@ class Run:
     graph: Graph
     cases: Sequence[Arrays]
     half: bool = False
+    names: Sequence[str] = ()
+    """What to call the outputs."""
 
     def prepared(self) -> Prepared:
         return prepare(self.graph, half=self.half)
@@ -33,12 +35,16 @@ class Run:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The largest errors of AITemplate's graph against the op graph's reference, relative to the largest element."""
+    """Errors of AITemplate's graph against the op graph's reference, of each output, relative to its largest element."""
 
-    before: float
-    after: float
+    before: tuple[float, ...]
+    after: tuple[float, ...]
     shapes: int
     ops: Mapping[str, int]
+
+    @property
+    def worst(self) -> float:
+        return max(*self.before, *self.after)
 
 
 def interpret_all(runs: Sequence[Run]) -> list[Outcome]:
@@ -62,19 +68,21 @@ def _data(run: Run, prepared: Prepared) -> dict[str, Any]:
     data = {constant.name: constant.data for constant in prepared.program.data}
     for index, case in enumerate(run.cases):
         data |= {f"{index}/i{i}_": array for i, array in enumerate(case)}
+        sizes = bind_symbols(run.graph, list(case))
+        data |= {f"{index}/d{i}_": np.array(sizes[name]) for i, name in enumerate(run.graph.symbols)}
     return data
 
 
 def _outcome(run: Run, result: Mapping[str, Any], outputs: Path) -> Outcome:
     assert not result["failures"], result["failures"]
-    worst = {"before": 0.0, "after": 0.0}
+    errors: dict[str, list[float]] = {"before": [], "after": []}
     with np.load(outputs) as made:
         for index, case in enumerate(run.cases):
             for number, want in enumerate(evaluate_graph(run.graph, list(case))):
-                for when in worst:
-                    have = made[f"{index}/{when}/o{number}_"]
-                    worst[when] = max(worst[when], difference(have, want, f"{run.graph.name}, {when}, output {number}"))
-    return Outcome(worst["before"], worst["after"], result["shapes"], result["ops"])
+                what = f"output {run.names[number] if run.names else number} of {run.graph.name}"
+                for when, found in errors.items():
+                    found.append(difference(made[f"{index}/{when}/o{number}_"], want, f"{what}, {when} the passes"))
+    return Outcome(tuple(errors["before"]), tuple(errors["after"]), result["shapes"], result["ops"])
 
 
 def difference(have: np.ndarray[Any, Any], want: np.ndarray[Any, Any], what: str) -> float:

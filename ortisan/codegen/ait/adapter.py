@@ -83,6 +83,8 @@ class Adapter:
     def model(self, graph: Graph) -> AitModel:
         """AITemplate's sources for a graph that `refusals` had nothing against."""
         prepared = prepare(graph, half=self.settings.half)
+        if prepared.refused:
+            raise ToolchainError(f"AITemplate can't take '{graph.name}': {next(iter(prepared.refused.values()))}")
         self._make([prepared])
         made, program = self._made[self._key(prepared.program)], prepared.program
         if made.failures:

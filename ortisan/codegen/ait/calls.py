@@ -29,13 +29,16 @@ class CallWriter:
         self._names: dict[Value, str] = {value: f"i{index}_" for index, value in enumerate(graph.inputs)}
         self._constants: dict[Value, str] = {}
         self._rows_first: dict[Value, str] = {}
-        self._input_dims = {self.dims(dim) for value in graph.inputs for dim in value.shape}
+        self._read: set[Value] = set()
+        used = {value for node in graph.nodes for value in node.inputs}
+        self._input_dims = {self.dims(dim) for value in graph.inputs if value in used for dim in value.shape}
 
     def shape(self, dims: Sequence[Any]) -> tuple[ProgramDim, ...]:
         return tuple(self.dims(dim) for dim in dims)
 
     def read(self, value: Value) -> dict[str, str]:
         """The tensor of a value, as an argument."""
+        self._read.add(value)
         if value in self._rows_first and value not in self._names:
             self._names[value] = self._permuted(value)
         if value in self._names:
@@ -132,7 +135,9 @@ class CallWriter:
                     derived[text] = Derived(f"e{len(derived)}_", text, *range_of(dim, graph.bounds))
         outputs = self._outputs()
         inputs = tuple(
-            Tensor(f"i{index}_", value.dtype.value, self.shape(value.shape)) for index, value in enumerate(graph.inputs)
+            Tensor(self._names[value], value.dtype.value, self.shape(value.shape))
+            for value in graph.inputs
+            if value in self._read
         )
         constants = tuple(
             Tensor(name, value.dtype.value, self.shape(value.shape)) for value, name in self._constants.items()
@@ -144,9 +149,9 @@ class CallWriter:
         names: list[str] = []
         for value in self.graph.outputs:
             name = self.read(value)["tensor"]
-            if value in self.graph.inputs or value.data is not None or name in names:
+            if value in self.graph.inputs or name in names:
                 copy = f"t{len(self.calls)}_"
-                self._call("identity", (tensor(name),), {copy: value})
+                self._call("elementwise", (tensor(name), tensor(name)), {copy: value}, {"func_enum": {"enum": "MAX"}})
                 name = copy
             names.append(name)
         return names

@@ -12,12 +12,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ortisan.codegen.ait.dims import Bounds, Simplifier
-from ortisan.codegen.ait.rules import why_not
+from ortisan.codegen.ait.rules import FLOATS, why_not
 from ortisan.registry.builder import Builder, is_constant
-from ortisan.registry.dims import Dim, Facts
+from ortisan.registry.dims import Dim, Facts, is_static
 from ortisan.registry.graph import DimValues, Graph, Op, TensorType, Value
 from ortisan.registry.ops import Permute, Reshape
 from ortisan.registry.refusal import Refused
+
+_FREE_ELEMENTS = 2**20
+"""What a folded constant may have in any case."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +47,21 @@ class Composer(Builder):
         self.notes[text] = self.notes.get(text, 0) + 1
 
     def _add(self, op: Op, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
-        if inputs and all(map(is_constant, inputs)):
+        if inputs and all(map(is_constant, inputs)) and self._folds(op, inputs):
             return self._fold_all(op, inputs)
         outputs = super()._add(op, inputs)
         node = self._producers.get(outputs[0])
         if node is not None and (reason := why_not(node, self.bounds)):
             raise Refused(reason)
         return outputs
+
+    def _folds(self, op: Op, inputs: Sequence[Value]) -> bool:
+        """Whether the result is of known shape, and not much larger than what it is made of."""
+        dims = [dim for type_ in op.infer([value.type for value in inputs], self.facts()) for dim in type_.shape]
+        if not all(map(is_static, dims)):
+            return False
+        given = sum(int(value.type.elements) for value in inputs)
+        return int(np.prod(dims, dtype=np.int64)) <= _FREE_ELEMENTS + 2 * given
 
     def _fold_all(self, op: Op, inputs: Sequence[Value]) -> tuple[Value, ...]:
         arrays = op.reference([value.data for value in inputs if value.data is not None], DimValues({}))
@@ -94,9 +105,25 @@ def to_dialect(graph: Graph, rows: Mapping[type[Op], Row]) -> Dialect:
             refused.setdefault(node.origin, str(reason))
             outputs = [Value(value.name, _simple_type(simple, value)) for value in node.outputs]
         values.update(zip(node.outputs, outputs, strict=True))
+    refused |= _outputs_refused(graph, values, refused)
     done = b.finish([values[value] for value in graph.outputs], graph.output_names, graph.bounds)
     notes = tuple(f"{count} x {text}" for text, count in b.notes.items())
     return Dialect(done, notes, refused)
+
+
+def _outputs_refused(graph: Graph, values: Mapping[Value, Value], refused: Mapping[str, str]) -> dict[str, str]:
+    """AITemplate's outputs are made by ops: what is known before, or is there already, is none unless it is copied."""
+    made_by = {value: node.origin for node in graph.nodes for value in node.outputs}
+    seen: set[Value] = set(map(values.__getitem__, graph.inputs))
+    found: dict[str, str] = {}
+    for value in graph.outputs:
+        origin, new = made_by.get(value, graph.name), values[value]
+        if origin not in refused and is_constant(new):
+            found[origin] = "its result is known when it is compiled"
+        elif new in seen and new.dtype not in FLOATS:
+            found[origin] = f"AITemplate can't copy {new.dtype.value} to an output"
+        seen.add(new)
+    return found
 
 
 def _rewrite(b: Composer, op: Op, inputs: tuple[Value, ...], rows: Mapping[type[Op], Row]) -> Sequence[Value]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ortisan.codegen.ait.dialect import Composer
 from ortisan.codegen.ait.dims import range_of
+from ortisan.codegen.ait.rules import FLOATS
 from ortisan.registry.dims import Dim, is_static, settle
 from ortisan.registry.graph import Op, Value
 from ortisan.registry.ops import CacheWrite, Concatenate, Expand, Full, Pad, Permute, Reshape, Split
@@ -68,6 +69,8 @@ def pad(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
         if inputs[1].data is None:
             raise Refused("AITemplate pads with a number that is known when it compiles")
         value = float(inputs[1].data.reshape(()))
+    if value == 0 and _ends_last(op) and x.dtype in FLOATS and len(x.shape) <= 4:
+        return [b.add(Pad(op.before, op.after), x)]
     if not all(is_static(n) and n >= 0 for n in (*op.before, *op.after)):
         return [b.add(Pad(op.before, op.after), x)] if value == 0 else _refuse_width()
     for axis, (before, after) in enumerate(zip(op.before, op.after, strict=True)):
@@ -76,6 +79,13 @@ def pad(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
         parts = [_block(b, x, axis, before, value), x, _block(b, x, axis, after, value)]
         x = b.add(Concatenate(axis), *(part for part in parts if part is not None))
     return [x]
+
+
+def _ends_last(op: Pad) -> bool:
+    """Whether elements are added at the end of the last dim only."""
+    if any(not is_static(n) or n for n in (*op.before, *op.after[:-1])):
+        return False
+    return not is_static(op.after[-1]) or op.after[-1] > 0
 
 
 def _refuse_width() -> Sequence[Value]:

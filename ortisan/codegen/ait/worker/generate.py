@@ -51,20 +51,33 @@ class Target(CUDA):  # type: ignore[misc]
         return name
 
 
-def make_target(job: dict[str, Any]) -> Target:
+class NoKernels(Target):
+    """For the passes alone: CUTLASS is not asked for the kernels that it has."""
+
+    def __enter__(self) -> None:
+        super(CUDA, self).__enter__()
+
+    def __exit__(self, *args: Any) -> None:
+        super(CUDA, self).__exit__(*args)
+
+
+def make_target(job: dict[str, Any], *, kernels: bool = True) -> Target:
     options = {
         "no_tf32": job["no_tf32"],
         "use_fast_math": job["fast_math"],
         "elementwise_use_fp32_acc": True,
     }
-    target = Target(template_path=job["cutlass"], arch=job["arch"], **options)
+    kind = Target if kernels else NoKernels
+    target = kind(template_path=job["cutlass"], arch=job["arch"], **options)
     target.chosen = {}
     return target
 
 
-def compile_sources(job: dict[str, Any], construction: Construction, work: Path) -> tuple[Any, Target]:
+def compile_sources(
+    job: dict[str, Any], construction: Construction, work: Path, *, kernels: bool = True
+) -> tuple[Any, Target]:
     """AITemplate's graph after all its passes; the sources are in work/model."""
-    target = make_target(job)
+    target = make_target(job, kernels=kernels)
     engine = SourcesOnly() if job["profile"] else Untimed()
     builder.get_compile_engine = lambda: engine
     compiler.Model = NoModel

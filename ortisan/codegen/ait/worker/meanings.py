@@ -15,7 +15,9 @@ Array = Any
 Meaning = Callable[[Any, list[Array], Any], list[Array]]
 
 _PRODUCT = re.compile(r"(?:gemm|bmm)_([rc])([rc])[rc](.*)")
-_STEPS = re.compile(r"_(bias|add|mul|fast_gelu|relu|gelu|sigmoid|tanh|swish|hardswish)")
+_STEPS = re.compile(r"_(bias|add|mul|fast_gelu|relu|gelu|sigmoid|tanh|swish|hardswish|n1|small_nk)")
+_SPECIAL = ("n1", "small_nk")
+"""Kernels for narrow products, which compute the same."""
 _COMPARISONS = {
     ">=": np.greater_equal,
     "<=": np.less_equal,
@@ -51,7 +53,7 @@ def _product(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
             y = y + others.pop(0)
         elif step == "mul":
             y = y * others.pop(0)
-        else:
+        elif step not in _SPECIAL:
             y = EPILOGUES[step](y)
     return [y]
 
@@ -82,12 +84,23 @@ def _softmax(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
 
 def _layernorm(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
     x, *affine = inputs
-    axes = tuple(range(x.ndim - len(op._attrs["normalized_shape"]), x.ndim))
+    return [_normalised(op, x, len(op._attrs["normalized_shape"]), affine)]
+
+
+def _group_layernorm(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
+    """Several at once: all tensors, then all scales, then all shifts."""
+    count = len(op._attrs["normalized_shape"])
+    ranks = [len(shape) for shape in op._attrs["normalized_shape"]]
+    return [_normalised(op, inputs[i], rank, inputs[i + count :: count]) for i, rank in enumerate(ranks)]
+
+
+def _normalised(op: Any, x: Array, rank: int, affine: list[Array]) -> Array:
+    axes, left = tuple(range(x.ndim - rank, x.ndim)), iter(affine)
     mean = x.mean(axis=axes, keepdims=True)
     y = (x - mean) / np.sqrt(((x - mean) ** 2).mean(axis=axes, keepdims=True) + op._attrs["eps"])
     if op._attrs["gamma_constant"] is None:
-        y = y * affine.pop(0)
-    return [y + affine.pop(0) if op._attrs["beta_constant"] is None else y]
+        y = y * next(left)
+    return y + next(left) if op._attrs["beta_constant"] is None else y
 
 
 def _reduce(function: Callable[..., Array]) -> Meaning:
@@ -194,7 +207,7 @@ MEANINGS: dict[str, Meaning] = {
     "full": _full,
     "fused_elementwise": _fused_elementwise,
     "gather": _gather,
-    "identity": _same,
+    "group_layernorm": _group_layernorm,
     "index_select": _index_select,
     "layernorm": _layernorm,
     "mem_eff_attention": _mem_eff_attention,

@@ -31,7 +31,8 @@ class Memory:
     def number(self, dim: Any) -> int:
         value = dim.symbolic_value()
         if value not in self._numbers:
-            self._numbers[value] = int(sympy.sympify(value).subs(self.symbols))
+            expression = sympy.sympify(value)
+            self._numbers[value] = int(expression.subs({s: self.symbols[s] for s in expression.free_symbols}))
         return self._numbers[value]
 
     def shape(self, dims: Sequence[Any]) -> tuple[int, ...]:
@@ -42,13 +43,18 @@ class Memory:
         while tensor._attrs["is_view_of"] is not None:
             tensor = tensor._attrs["is_view_of"]
         if id(tensor) not in self._buffers:
-            name = tensor._attrs["name"]
-            if name in self._given:
-                self._buffers[id(tensor)] = np.ascontiguousarray(self._given[name]).reshape(-1)
-            else:
-                count = int(np.prod(self.shape(tensor.shape()), dtype=np.int64))
-                self._buffers[id(tensor)] = _unwritten(count, numpy_dtype(tensor.dtype()))
+            self._buffers[id(tensor)] = self._new_buffer(tensor)
         return self._buffers[id(tensor)]
+
+    def _new_buffer(self, tensor: Any) -> Array:
+        name, dtype, data = tensor._attrs["name"], numpy_dtype(tensor.dtype()), tensor._attrs.get("data")
+        count = int(np.prod(self.shape(tensor.shape()), dtype=np.int64))
+        if name in self._given:
+            return np.ascontiguousarray(self._given[name]).reshape(-1)
+        if data is not None:
+            # A constant of AITemplate's own is as large as its dims can be.
+            return np.frombuffer(data.to_bytes(), dtype)[:count]
+        return _unwritten(count, dtype)
 
     def value(self, tensor: Any) -> Array:
         return self.buffer(tensor).reshape(self.shape(tensor.shape()))
