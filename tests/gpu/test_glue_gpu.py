@@ -96,6 +96,14 @@ def test_outputs_without_elements(open_tiny: Open, stand_in: StandIn) -> None:
     np.testing.assert_array_equal(third, CONSTANTS["views"][0].reshape(8, 4))
 
 
+def test_memory_that_is_not_aligned_is_refused(open_tiny: Open) -> None:
+    """Kernels read 16 bytes at once; on a GPU that would end the whole process's use of it."""
+    values = feeds(2, 3, 64)
+    odd = np.zeros(2 * 3 * 64 + 1, np.float32)[1:].reshape(2, 3, 64)
+    with pytest.raises(Exception, match=r"tiny_0: the memory of input 'r' begins at no multiple of 16 bytes"):
+        open_tiny("layers").run(None, {**values, "r": odd})
+
+
 def test_a_weight_of_another_size_is_refused(open_tiny: Open) -> None:
     with pytest.raises(Exception, match=r"weight 'c0_' is 64 bytes .* built for 128 bytes"):
         open_tiny("views", constants=(array(4, 4),))
