@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
-from conftest import build_both, open_stand_in
+from tiny_gpu import build_both, open_stand_in
 
 import ortisan
 from ortisan.codegen.ait.model import AitInstall

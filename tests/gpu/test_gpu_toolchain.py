@@ -8,13 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import layers_graph
+from tiny_gpu import layers_graph
 
 from ortisan.codegen.ait.build import cuda_project
 from ortisan.codegen.ait.library import render_cuda_library
 from ortisan.codegen.ait.model import AitConstant, AitInstall, AitModel, AitTensor
 from ortisan.codegen.cuda import Cuda, check_architectures, find_cuda, find_curand
 from ortisan.codegen.project import Project, build_project, describe_step
+from ortisan.codegen.toolchain import Compiler
 from ortisan.errors import ToolchainError
 
 NVCC = """#!/bin/sh
@@ -85,6 +86,24 @@ def test_no_cutlass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         ToolchainError, match=r"CUTLASS is not in '.*cutlass'; 'git submodule update --init 3rdparty/cutlass'"
     ):
+        cuda_project({}, name="tiny", architectures=["80"], install=install)
+
+
+def test_what_nvcc_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder, file in (("cutlass/include/cutlass", "cutlass.h"), ("include", "curand_kernel.h")):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / file).touch()
+    monkeypatch.setenv("CUDACXX", str(fake_nvcc(tmp_path)))
+    install = AitInstall("python", tmp_path, tmp_path / "cutlass", "", "0.3")
+    compilers = {"gcc": ("/usr/bin/ccache", "/usr/bin/g++", "-m64"), "zig": ("/usr/bin/zig", "c++")}
+    for kind, argv in compilers.items():
+        found = Compiler(argv, kind, "a compiler", "x86_64")
+        monkeypatch.setattr("ortisan.codegen.ait.build.find_compiler", lambda found=found: found)
+        if kind == "gcc":
+            project = cuda_project({}, name="tiny", architectures=["80"], install=install)
+            assert project.unkeyed["CMAKE_CUDA_HOST_COMPILER"] == "/usr/bin/g++"
+            assert project.settings["CMAKE_CUDA_ARCHITECTURES"] == "80"
+    with pytest.raises(ToolchainError, match=r"nvcc works with g\+\+ or clang\+\+ only"):
         cuda_project({}, name="tiny", architectures=["80"], install=install)
 
 
