@@ -181,13 +181,14 @@ def test_every_allocation_may_fail(tiny_gpu: TinyGpu, stand_in: StandIn) -> None
     driver.create_and_destroy.restype = ctypes.c_int64
     message, made = ctypes.create_string_buffer(600), ctypes.c_int64()
 
-    def left(failing: int) -> int:
-        return int(
-            driver.create_and_destroy(ctypes.c_int64(failing), message, ctypes.c_size_t(600), ctypes.byref(made))
-        )
+    def left(failing: int, names: int = 2) -> int:
+        numbers = ctypes.c_int64(failing), ctypes.c_size_t(names)
+        return int(driver.create_and_destroy(*numbers, message, ctypes.c_size_t(600), ctypes.byref(made)))
 
     assert left(-1) == 0
     assert message.value == b""
+    assert left(-1, names=1) == 0
+    assert message.value == b"the graph has no 'o1_', which the model needs"
     failed = 0
     for failing in range(made.value):
         assert left(failing) == 0
