@@ -26,7 +26,9 @@ def test_the_graphs_use_every_op_that_aitemplate_has(dynamic: bool) -> None:
     dialect = to_dialect(graph, COMPOSITIONS)
     assert not dialect.refused
     used = {type(node.op) for node in dialect.graph.nodes}
-    assert used >= (set(RULES) if dynamic else set(RULES) - {Full}), "a tensor of one number and fixed shape is a constant"
+    assert used >= (set(RULES) if dynamic else set(RULES) - {Full}), (
+        "a tensor of one number and fixed shape is a constant"
+    )
     functions = {node.op.func for node in dialect.graph.nodes if isinstance(node.op, Elementwise)}
     assert functions >= {*FUNCTIONS, *COMPARISONS, "WHERE"}
 
