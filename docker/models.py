@@ -1,4 +1,4 @@
-"""Makes a BERT and a GPT-2 with random weights and builds both: python /opt/ortisan/docker/models.py OUT --target cuda:80."""
+"""Makes a BERT and a GPT-2 with random weights and builds both: models.py OUT --target cuda:80."""
 
 from __future__ import annotations
 

@@ -202,9 +202,18 @@ def run_tool(
 
 def gpus() -> tuple[str, ...]:
     """What the NVIDIA driver of this machine calls its GPUs."""
+    return _ask_driver("name")
+
+
+def gpu_architectures() -> tuple[str, ...]:
+    """The compute capability of each GPU of this machine: ("80",)."""
+    return tuple(capability.replace(".", "") for capability in _ask_driver("compute_cap"))
+
+
+def _ask_driver(what: str) -> tuple[str, ...]:
     found = shutil.which("nvidia-smi")
-    listed = output_of((found, "--query-gpu=name", "--format=csv,noheader")) if found else None
-    return tuple(name.strip() for name in (listed or "").splitlines() if name.strip())
+    listed = output_of((found, f"--query-gpu={what}", "--format=csv,noheader")) if found else None
+    return tuple(line.strip() for line in (listed or "").splitlines() if line.strip())
 
 
 def has_gpu() -> bool:

@@ -7,7 +7,7 @@ import subprocess
 
 import onnxruntime as ort
 import pytest
-from conftest import TinyGpu
+from tiny_gpu import TinyGpu
 
 pytestmark = [pytest.mark.aitemplate, pytest.mark.nvcc, pytest.mark.build]
 

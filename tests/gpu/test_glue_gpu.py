@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import onnxruntime as ort
 import pytest
-from conftest import CONSTANTS, TinyGpu, array
 from stand_in import StandIn
+from tiny_gpu import CONSTANTS, TinyGpu, array, onnx_model
 
 pytestmark = [pytest.mark.aitemplate, pytest.mark.nvcc, pytest.mark.build]
 
@@ -94,6 +96,14 @@ def test_outputs_without_elements(open_tiny: Open, stand_in: StandIn) -> None:
     np.testing.assert_array_equal(third, CONSTANTS["views"][0].reshape(8, 4))
 
 
+def test_memory_that_is_not_aligned_is_refused(open_tiny: Open) -> None:
+    """Kernels read 16 bytes at once; on a GPU that would end the whole process's use of it."""
+    values = feeds(2, 3, 64)
+    odd = np.zeros(2 * 3 * 64 + 1, np.float32)[1:].reshape(2, 3, 64)
+    with pytest.raises(Exception, match=r"tiny_0: the memory of input 'r' begins at no multiple of 16 bytes"):
+        open_tiny("layers").run(None, {**values, "r": odd})
+
+
 def test_a_weight_of_another_size_is_refused(open_tiny: Open) -> None:
     with pytest.raises(Exception, match=r"weight 'c0_' is 64 bytes .* built for 128 bytes"):
         open_tiny("views", constants=(array(4, 4),))
@@ -106,6 +116,7 @@ def test_weights_on_the_host_are_refused(open_tiny: Open, stand_in: StandIn) -> 
 
 def test_no_run_waits_for_the_device(open_tiny: Open, stand_in: StandIn) -> None:
     """The device is waited for once, when the kernel is made; constants are folded then and never again."""
+    gc.collect()  # sessions that end wait, too
     waits = ("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaMalloc")
     before = [stand_in.calls(name) for name in waits]
     session = open_tiny("views")
@@ -182,6 +193,42 @@ def test_every_allocation_may_fail(tiny_gpu: TinyGpu, stand_in: StandIn) -> None
         assert left(failing) == 0
         failed += b"no memory for a buffer of" in message.value
     assert failed >= 4  # blobs and workspaces of two runtimes; the others are of 0 bytes
+
+
+LIMITED = """
+import ctypes, sys
+import numpy as np, onnxruntime as ort
+folder, model, limit = sys.argv[1:]
+ctypes.CDLL(f"{folder}/libstand_in.so", mode=ctypes.RTLD_GLOBAL)
+memory = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
+ort.create_and_register_allocator(memory, ort.OrtArenaCfg({"max_mem": int(limit), "arena_extend_strategy": 1}))
+options = ort.SessionOptions()
+options.add_session_config_entry("session.use_env_allocators", "1")
+options.register_custom_ops_library(f"{folder}/libtiny_stand_in.so")
+try:
+    session = ort.InferenceSession(open(model, "rb").read(), options, providers=["CPUExecutionProvider"])
+    value = np.zeros((1, 2, 64), np.float32)
+    print(session.run(None, {"x": value, "r": value})[0].shape)
+except Exception as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    "limit, said",
+    [
+        (1 << 18, "tiny_0: no memory for a buffer of"),
+        (1 << 19, "tiny_0: no memory for a buffer of"),
+        (1 << 26, "(1, 2, 64)"),
+    ],
+)
+def test_a_session_without_memory(tiny_gpu: TinyGpu, tmp_path: Path, limit: int, said: str) -> None:
+    """AITemplate's buffers come from the session's allocator: one that may give little fails in a sentence."""
+    (tmp_path / "model.onnx").write_bytes(onnx_model("layers"))
+    command = [sys.executable, "-c", LIMITED, str(tiny_gpu.folder), str(tmp_path / "model.onnx"), str(limit)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout
 
 
 def resident_bytes() -> int:

@@ -39,6 +39,10 @@ def cuda_project(
     """What is built. A `ToolchainError` says which tool is missing, or what it can't do."""
     check_name(name)
     cuda, compiler = find_cuda(), find_compiler()
+    if compiler.kind == "zig":
+        raise ToolchainError(
+            "nvcc works with g++ or clang++ only, not with zig; install g++, or set CXX to one of them."
+        )
     check_architectures(cuda, architectures)
     if not (install.cutlass / _CUTLASS_HEADER).is_file():
         raise ToolchainError(
@@ -57,7 +61,7 @@ def _places(cuda: Cuda, compiler: Compiler, install: AitInstall) -> dict[str, st
         "CMAKE_CXX_COMPILER": ";".join(compiler.argv),
         "CMAKE_CXX_COMPILER_WORKS": "ON",
         "CMAKE_CUDA_COMPILER": str(cuda.nvcc),
-        "CMAKE_CUDA_HOST_COMPILER": compiler.argv[0],
+        "CMAKE_CUDA_HOST_COMPILER": _host_program(compiler),
         "ORTISAN_AITEMPLATE": str(include_root(install)),
         "ORTISAN_CUTLASS": str(install.cutlass),
         "ORTISAN_CURAND_INCLUDE": str(find_curand(cuda, install.python)),
@@ -65,6 +69,11 @@ def _places(cuda: Cuda, compiler: Compiler, install: AitInstall) -> dict[str, st
     if ccache := shutil.which("ccache"):
         places["ORTISAN_CCACHE"] = ccache
     return places
+
+
+def _host_program(compiler: Compiler) -> str:
+    """What nvcc calls: the compiler itself, where `$CXX` starts it through another program (`ccache g++`)."""
+    return next((word for word in compiler.argv if "++" in Path(word).name), compiler.argv[0])
 
 
 def include_root(install: AitInstall) -> Path:

@@ -158,6 +158,7 @@ const char* create(int device, size_t runtimes, AitMemory memory, AitModelState*
 
 void destroy(AitModelState* state) noexcept {
   guarded(state->device, [&]() -> const char* {
+    cudaDeviceSynchronize();  // runs that are still queued use the buffers
     delete state;
     return nullptr;
   });

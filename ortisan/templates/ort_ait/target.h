@@ -43,6 +43,7 @@ struct Kernel : OrtKernel {
   ort::Status* load(const ort::KernelInfo* info, Setting setting);
   ort::Status* set_constants();
   ort::Status* device(int* id) const;
+  ort::Status* check_alignment(const char* kind, const TensorSpec& tensor, const void* data) const;
   ort::Status* compute(ort::KernelContext* context) const;
   ort::Status* say(ort::ErrorCode code, const char* failure) const {
     return refuse(api, code, "%s: %s", Name(graph.op).text, failure);
@@ -94,6 +95,14 @@ inline bool is_empty(const AitValue& value) {
   return false;
 }
 
+// AITemplate's kernels read and write up to 16 bytes at once. ONNX Runtime's own memory is aligned to more, but a caller may bind
+// any address.
+inline ort::Status* Kernel::check_alignment(const char* kind, const TensorSpec& tensor, const void* data) const {
+  if (reinterpret_cast<uintptr_t>(data) % 16 == 0) return nullptr;
+  return refuse(api, ort::invalid_argument, "%s: the memory of %s '%s' begins at no multiple of 16 bytes; bind memory that does",
+                Name(graph.op).text, kind, Name(tensor.name).text);
+}
+
 inline ort::Status* Kernel::compute(ort::KernelContext* context) const {
   Call call(*this);
   if (auto* status = call.prepare(context)) return status;
@@ -102,6 +111,7 @@ inline ort::Status* Kernel::compute(ort::KernelContext* context) const {
   size_t given = 0;
   for (int32_t i = 0; i < graph.input_count; ++i) {
     const char* name = graph.execution->inputs[i];
+    if (auto* status = check_alignment("input", graph.inputs[i], call.inputs[i])) return status;
     if (name != nullptr)
       inputs[given++] = {name, const_cast<void*>(call.inputs[i]), call.shapes[i].dims,
                          static_cast<size_t>(call.shapes[i].rank), graph.inputs[i].dtype};
@@ -110,6 +120,7 @@ inline ort::Status* Kernel::compute(ort::KernelContext* context) const {
   const int64_t* dims = call.sizes.items;
   for (int32_t o = 0; o < graph.output_count; dims += graph.outputs[o].rank, ++o) {
     const TensorSpec& output = graph.outputs[o];
+    if (auto* status = check_alignment("output", output, call.outputs[o])) return status;
     outputs[o] = {graph.execution->outputs[o], call.outputs[o], dims, static_cast<size_t>(output.rank), output.dtype};
     empty = empty && is_empty(outputs[o]);
   }
