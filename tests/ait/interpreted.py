@@ -69,7 +69,7 @@ def _data(run: Run, prepared: Prepared) -> dict[str, Any]:
     for index, case in enumerate(run.cases):
         data |= {f"{index}/i{i}_": array for i, array in enumerate(case)}
         sizes = bind_symbols(run.graph, list(case))
-        data |= {f"{index}/d{i}_": np.array(sizes[name]) for i, name in enumerate(run.graph.symbols)}
+        data |= {f"{index}/{new}": np.array(sizes[name]) for new, name in prepared.program.sources.items()}
     return data
 
 

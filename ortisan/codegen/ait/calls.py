@@ -143,7 +143,8 @@ class CallWriter:
             Tensor(name, value.dtype.value, self.shape(value.shape)) for value, name in self._constants.items()
         )
         calls, names = tuple(self.calls), tuple((f"o{index}_", name) for index, name in enumerate(outputs))
-        return Program(symbols, tuple(derived.values()), inputs, constants, calls, names, tuple(self.data))
+        sources = {new: name for name, new in self.dims.symbols.items()}
+        return Program(symbols, tuple(derived.values()), inputs, constants, calls, names, tuple(self.data), sources)
 
     def _outputs(self) -> list[str]:
         names: list[str] = []

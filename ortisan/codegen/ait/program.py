@@ -6,8 +6,8 @@ No text of the model is in it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
 
 from ortisan.codegen.ait.model import AitConstant
@@ -69,6 +69,8 @@ class Program:
     """AITemplate's name of an output and the tensor that it is."""
     data: tuple[AitConstant, ...] = ()
     """The constants' elements, in the order of `constants`; never part of the JSON."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Symbol of the program -> symbol of the op graph; never part of the JSON."""
 
     def to_json(self) -> dict[str, Any]:
         origins: dict[str, int] = {}

@@ -22,7 +22,11 @@ def interpret(graph: Sequence[Any], memory: Memory) -> dict[str, Array]:
     """The outputs by name. `graph` are tensors in order, as AITemplate sorts them."""
     with np.errstate(all="ignore"):
         for op in graph_utils.get_sorted_ops(graph):
-            _run(op, memory)
+            try:
+                _run(op, memory)
+            except (ValueError, KeyError, IndexError) as error:
+                names = [tensor._attrs["name"] for tensor in (*op._attrs["inputs"], *op._attrs["outputs"])]
+                raise RuntimeError(f"AITemplate's {op._attrs['op']} of {names}: {error}") from error
     return {t._attrs["name"]: memory.value(t) for t in graph if t._attrs["is_output"]}
 
 
