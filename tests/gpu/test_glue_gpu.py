@@ -40,7 +40,7 @@ def test_weights_are_the_sessions_own(open_tiny: Open) -> None:
     """Two sessions of one library with other weights, and a constant that AITemplate folds."""
     own = array(4, 8)
     a = array(2, 3, 8)
-    sessions = [open_tiny("views"), open_tiny("views", constants=(own,))]
+    sessions = [open_tiny("views"), open_tiny("views", constants=(own, array(2)))]
     thirds = [session.run(["third"], {"a": a, "b": a})[0] for session in sessions * 2]
     for third, constant in zip(thirds, [CONSTANTS["views"][0], own] * 2, strict=True):
         np.testing.assert_array_equal(third, constant.reshape(8, 4))
@@ -106,7 +106,7 @@ def test_memory_that_is_not_aligned_is_refused(open_tiny: Open) -> None:
 
 def test_a_weight_of_another_size_is_refused(open_tiny: Open) -> None:
     with pytest.raises(Exception, match=r"weight 'c0_' is 64 bytes .* built for 128 bytes"):
-        open_tiny("views", constants=(array(4, 4),))
+        open_tiny("views", constants=(array(4, 4), array(2)))
 
 
 def test_weights_on_the_host_are_refused(open_tiny: Open, stand_in: StandIn) -> None:

@@ -175,14 +175,16 @@ const char* check_place(const AitValue& constant) {
 
 const char* set_constants(AitModelState* state, const AitValue* constants, size_t count) noexcept {
   return guarded(state->device, [&]() -> const char* {
-    std::vector<const char*> names(count);
-    std::vector<AITData> tensors(count);
+    std::vector<const char*> names;
+    std::vector<AITData> tensors;
     for (size_t i = 0; i < count; ++i) {
+      AITemplateDtype dtype;
+      if (failed(AITemplateModelContainerGetConstantDtype(state->handle, constants[i].name, &dtype))) continue;
       if (const char* failure = check_place(constants[i])) return failure;
-      names[i] = constants[i].name;
-      tensors[i] = data_of(constants[i]);
+      names.push_back(constants[i].name);
+      tensors.push_back(data_of(constants[i]));
     }
-    if (failed(AITemplateModelContainerSetManyConstants(state->handle, names.data(), tensors.data(), count))) return why();
+    if (failed(AITemplateModelContainerSetManyConstants(state->handle, names.data(), tensors.data(), names.size()))) return why();
     if (failed(AITemplateModelContainerFoldConstants(state->handle, nullptr, true))) return why();
     const cudaError_t error = cudaDeviceSynchronize();
     return error == cudaSuccess ? nullptr : cuda_failure("the constants can't be folded", error);

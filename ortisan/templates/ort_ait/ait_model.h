@@ -37,8 +37,8 @@ struct AitModel {
   // of inputs and outputs depends on its graph; it is looked up here, by name.
   const char* (*create)(int device, size_t runtimes, AitMemory memory, AitNames inputs, AitNames outputs, AitModelState** state);
   void (*destroy)(AitModelState* state);
-  // Sets all constants, folds what depends on them and waits for the device. Once, before the first run. The memory stays the
-  // caller's and stays in use.
+  // Sets all constants that the model has, folds what depends on them and waits for the device. Once, before the first run. The
+  // memory stays the caller's and stays in use.
   const char* (*set_constants)(AitModelState* state, const AitValue* constants, size_t count);
   // Queues a run on a stream and waits for nothing. Inputs and outputs are in the order of the names; the outputs' dims are
   // checked against those that the model finds. Any number of threads may call it.
