@@ -40,7 +40,7 @@ def test_weights_are_the_sessions_own(open_tiny: Open) -> None:
     """Two sessions of one library with other weights, and a constant that AITemplate folds."""
     own = array(4, 8)
     a = array(2, 3, 8)
-    sessions = [open_tiny("views"), open_tiny("views", constants=(own,))]
+    sessions = [open_tiny("views"), open_tiny("views", constants=(own, array(2)))]
     thirds = [session.run(["third"], {"a": a, "b": a})[0] for session in sessions * 2]
     for third, constant in zip(thirds, [CONSTANTS["views"][0], own] * 2, strict=True):
         np.testing.assert_array_equal(third, constant.reshape(8, 4))
@@ -106,7 +106,7 @@ def test_memory_that_is_not_aligned_is_refused(open_tiny: Open) -> None:
 
 def test_a_weight_of_another_size_is_refused(open_tiny: Open) -> None:
     with pytest.raises(Exception, match=r"weight 'c0_' is 64 bytes .* built for 128 bytes"):
-        open_tiny("views", constants=(array(4, 4),))
+        open_tiny("views", constants=(array(4, 4), array(2)))
 
 
 def test_weights_on_the_host_are_refused(open_tiny: Open, stand_in: StandIn) -> None:
@@ -181,13 +181,14 @@ def test_every_allocation_may_fail(tiny_gpu: TinyGpu, stand_in: StandIn) -> None
     driver.create_and_destroy.restype = ctypes.c_int64
     message, made = ctypes.create_string_buffer(600), ctypes.c_int64()
 
-    def left(failing: int) -> int:
-        return int(
-            driver.create_and_destroy(ctypes.c_int64(failing), message, ctypes.c_size_t(600), ctypes.byref(made))
-        )
+    def left(failing: int, names: int = 2) -> int:
+        numbers = ctypes.c_int64(failing), ctypes.c_size_t(names)
+        return int(driver.create_and_destroy(*numbers, message, ctypes.c_size_t(600), ctypes.byref(made)))
 
     assert left(-1) == 0
     assert message.value == b""
+    assert left(-1, names=1) == 0
+    assert message.value == b"the graph has no 'o1_', which the model needs"
     failed = 0
     for failing in range(made.value):
         assert left(failing) == 0

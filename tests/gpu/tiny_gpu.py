@@ -45,7 +45,7 @@ def array(*shape: int) -> Array:
 
 CONSTANTS: Mapping[str, tuple[Array, ...]] = {
     "layers": (array(64, 64), array(64), array(64), array(64)),
-    "views": (array(4, 8),),
+    "views": (array(4, 8), array(2)),  # AITemplate has no use for the second
 }
 
 

@@ -8,6 +8,7 @@
 #include "model_container.cu"
 #include "model_interface.cu"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -83,6 +84,7 @@ struct AitModelState {
   int device;
   BorrowedMemory memory;
   AITemplateModelHandle handle = nullptr;
+  std::vector<size_t> inputs, outputs;  // the model's, as places in the graph's order
 
   AitModelState(int d, AitMemory m) : device(d), memory(m) {}
   ~AitModelState() {
@@ -110,27 +112,22 @@ AITData data_of(const AitValue& value) {
   return {value.data == nullptr ? &nothing : value.data, {value.dims, value.rank}, dtype_of(value.dtype)};
 }
 
-const AitValue& find(const AitValue* values, size_t count, const char* name) {
-  for (size_t i = 0; i < count; ++i)
-    if (std::strcmp(values[i].name, name) == 0) return values[i];
-  throw std::runtime_error(std::string("the model asks for '") + name + "', which it is not given");
-}
-
 using CountFunction = AITemplateError (*)(AITemplateModelHandle, size_t*);
 using NameFunction = AITemplateError (*)(AITemplateModelHandle, size_t, const char**);
 
-// The values in the model's own order, which depends on its graph and is known by names only.
-std::vector<const AitValue*> in_order(AITemplateModelHandle handle, CountFunction count_of, NameFunction name_of,
-                                      const AitValue* values, size_t given) {
+// Where each tensor of the model is among `names`.
+std::vector<size_t> places(AITemplateModelHandle handle, CountFunction count_of, NameFunction name_of, AitNames names) {
   size_t count = 0;
   if (failed(count_of(handle, &count))) throw std::runtime_error(why());
-  std::vector<const AitValue*> ordered(count);
+  std::vector<size_t> found(count);
   for (size_t i = 0; i < count; ++i) {
     const char* name = nullptr;
     if (failed(name_of(handle, i, &name))) throw std::runtime_error(why());
-    ordered[i] = &find(values, given, name);
+    const auto is_it = [&](const char* own) { return own != nullptr && std::strcmp(own, name) == 0; };
+    found[i] = static_cast<size_t>(std::find_if(names.list, names.list + names.count, is_it) - names.list);
+    if (found[i] == names.count) throw std::runtime_error(std::string("the graph has no '") + name + "', which the model needs");
   }
-  return ordered;
+  return found;
 }
 
 // Calls `f`, which returns null or a failure's text; an exception becomes that text.
@@ -147,10 +144,13 @@ const char* guarded(int device, F&& f) noexcept {
   return why();
 }
 
-const char* create(int device, size_t runtimes, AitMemory memory, AitModelState** result) noexcept {
+const char* create(int device, size_t runtimes, AitMemory memory, AitNames inputs, AitNames outputs,
+                   AitModelState** result) noexcept {
   return guarded(device, [&]() -> const char* {
     auto state = std::make_unique<AitModelState>(device, memory);
     if (failed(AITemplateModelContainerCreate(&state->handle, runtimes, &state->memory))) return why();
+    state->inputs = places(state->handle, AITemplateModelContainerGetNumInputs, AITemplateModelContainerGetInputName, inputs);
+    state->outputs = places(state->handle, AITemplateModelContainerGetNumOutputs, AITemplateModelContainerGetOutputName, outputs);
     *result = state.release();
     return nullptr;
   });
@@ -175,14 +175,16 @@ const char* check_place(const AitValue& constant) {
 
 const char* set_constants(AitModelState* state, const AitValue* constants, size_t count) noexcept {
   return guarded(state->device, [&]() -> const char* {
-    std::vector<const char*> names(count);
-    std::vector<AITData> tensors(count);
+    std::vector<const char*> names;
+    std::vector<AITData> tensors;
     for (size_t i = 0; i < count; ++i) {
+      AITemplateDtype dtype;
+      if (failed(AITemplateModelContainerGetConstantDtype(state->handle, constants[i].name, &dtype))) continue;
       if (const char* failure = check_place(constants[i])) return failure;
-      names[i] = constants[i].name;
-      tensors[i] = data_of(constants[i]);
+      names.push_back(constants[i].name);
+      tensors.push_back(data_of(constants[i]));
     }
-    if (failed(AITemplateModelContainerSetManyConstants(state->handle, names.data(), tensors.data(), count))) return why();
+    if (failed(AITemplateModelContainerSetManyConstants(state->handle, names.data(), tensors.data(), names.size()))) return why();
     if (failed(AITemplateModelContainerFoldConstants(state->handle, nullptr, true))) return why();
     const cudaError_t error = cudaDeviceSynchronize();
     return error == cudaSuccess ? nullptr : cuda_failure("the constants can't be folded", error);
@@ -197,33 +199,24 @@ std::string text_of(const int64_t* dims, size_t rank) {
   return text + "]";
 }
 
-void check_shapes(const std::vector<const AitValue*>& values, const std::vector<Dims>& shapes) {
-  for (size_t i = 0; i < values.size(); ++i) {
-    const AitValue& value = *values[i];
-    if (std::equal(value.dims, value.dims + value.rank, shapes[i].data())) continue;
-    throw std::runtime_error(std::string("AITemplate's '") + value.name + "' has the shape " +
-                             text_of(shapes[i].data(), value.rank) + ", expected " + text_of(value.dims, value.rank));
-  }
+void check_shape(const AitValue& value, const Dims& found) {
+  if (std::equal(value.dims, value.dims + value.rank, found.data())) return;
+  throw std::runtime_error(std::string("AITemplate's '") + value.name + "' has the shape " + text_of(found.data(), value.rank) +
+                           ", expected " + text_of(value.dims, value.rank));
 }
 
-const char* run(AitModelState* state, const AitValue* inputs, size_t input_count, const AitValue* outputs, size_t output_count,
-                void* stream) noexcept {
+const char* run(AitModelState* state, const AitValue* inputs, const AitValue* outputs, void* stream) noexcept {
   return guarded(state->device, [&]() -> const char* {
-    const AITemplateModelHandle handle = state->handle;
-    const auto in = in_order(handle, AITemplateModelContainerGetNumInputs, AITemplateModelContainerGetInputName, inputs,
-                             input_count);
-    const auto out = in_order(handle, AITemplateModelContainerGetNumOutputs, AITemplateModelContainerGetOutputName, outputs,
-                              output_count);
-    std::vector<AITData> in_data, out_data;
-    std::vector<Dims> shapes(out.size());
+    std::vector<AITData> in, out;
+    std::vector<Dims> shapes(state->outputs.size());
     std::vector<int64_t*> shape_places;
-    for (const AitValue* value : in) in_data.push_back(data_of(*value));
-    for (const AitValue* value : out) out_data.push_back(data_of(*value));
-    for (auto& shape : shapes) shape_places.push_back(shape.data());
-    if (failed(AITemplateModelContainerRun(handle, in_data.data(), in_data.size(), out_data.data(), out_data.size(),
+    for (const size_t place : state->inputs) in.push_back(data_of(inputs[place]));
+    for (const size_t place : state->outputs) out.push_back(data_of(outputs[place]));
+    for (Dims& shape : shapes) shape_places.push_back(shape.data());
+    if (failed(AITemplateModelContainerRun(state->handle, in.data(), in.size(), out.data(), out.size(),
                                            static_cast<AITemplateStreamHandle>(stream), false, false, shape_places.data())))
       return why();
-    check_shapes(out, shapes);
+    for (size_t o = 0; o < shapes.size(); ++o) check_shape(outputs[state->outputs[o]], shapes[o]);
     return nullptr;
   });
 }

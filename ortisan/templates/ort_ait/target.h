@@ -85,7 +85,10 @@ inline ort::Status* Kernel::load(const ort::KernelInfo* info, Setting setting) {
   if (auto* status = OrtKernel::load(info)) return status;
   int id = 0;
   if (auto* status = device(&id)) return status;
-  if (const char* failure = model().create(id, setting.count(), {this, allocate, release}, &state)) return say(ort::fail, failure);
+  const AitNames inputs{graph.execution->inputs, static_cast<size_t>(graph.input_count)};
+  const AitNames outputs{graph.execution->outputs, static_cast<size_t>(graph.output_count)};
+  if (const char* failure = model().create(id, setting.count(), {this, allocate, release}, inputs, outputs, &state))
+    return say(ort::fail, failure);
   return set_constants();
 }
 
@@ -108,13 +111,11 @@ inline ort::Status* Kernel::compute(ort::KernelContext* context) const {
   if (auto* status = call.prepare(context)) return status;
   Array<AitValue> inputs(graph.input_count), outputs(graph.output_count);
   if (!inputs || !outputs) return out_of_memory(api, graph.op);
-  size_t given = 0;
   for (int32_t i = 0; i < graph.input_count; ++i) {
-    const char* name = graph.execution->inputs[i];
-    if (auto* status = check_alignment("input", graph.inputs[i], call.inputs[i])) return status;
-    if (name != nullptr)
-      inputs[given++] = {name, const_cast<void*>(call.inputs[i]), call.shapes[i].dims,
-                         static_cast<size_t>(call.shapes[i].rank), graph.inputs[i].dtype};
+    const TensorSpec& input = graph.inputs[i];
+    if (auto* status = check_alignment("input", input, call.inputs[i])) return status;
+    inputs[i] = {graph.execution->inputs[i], const_cast<void*>(call.inputs[i]), call.shapes[i].dims,
+                 static_cast<size_t>(input.rank), input.dtype};
   }
   bool empty = graph.output_count > 0;
   const int64_t* dims = call.sizes.items;
@@ -127,8 +128,7 @@ inline ort::Status* Kernel::compute(ort::KernelContext* context) const {
   if (empty) return nullptr;
   void* stream = nullptr;
   if (auto* status = ort::context_gpu_stream(api, context, &stream)) return status;
-  const char* failure =
-      model().run(state, inputs.items, given, outputs.items, static_cast<size_t>(graph.output_count), stream);
+  const char* failure = model().run(state, inputs.items, outputs.items, stream);
   return failure == nullptr ? nullptr : say(ort::runtime_exception, failure);
 }
 
