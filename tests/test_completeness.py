@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ortisan.codegen.ait.calls import ROWS
+from ortisan.codegen.ait.compose import COMPOSITIONS
+from ortisan.codegen.ait.rules import RULES
 from ortisan.codegen.cpu.emit import EMITTERS
 from ortisan.codegen.cpu.packing import panel_width
 from ortisan.codegen.cpu.source import _HEADERS
@@ -25,6 +28,12 @@ def test_every_op_has_a_kernel_a_test_and_a_meaning(op: type[Op]) -> None:
     assert op.__doc__
     assert op.reference is not Op.reference
     assert op.infer is not Op.infer
+
+
+@pytest.mark.parametrize("op", [c for c in op_classes() if c.__name__ != "Move"], ids=lambda c: c.stem)
+def test_every_op_says_what_it_is_in_aitemplate(op: type[Op]) -> None:
+    assert (op.ait is not None) == (op in RULES or op in COMPOSITIONS)
+    assert op not in RULES or op in ROWS, "what AITemplate has needs a call"
 
 
 def test_every_scalar_has_a_cpp_function() -> None:

@@ -8,14 +8,16 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+import numpy as np
 
 from ortisan.codegen.ait.barriers import set_barriers
 from ortisan.codegen.ait.calls import write_calls
 from ortisan.codegen.ait.compose import COMPOSITIONS
 from ortisan.codegen.ait.detect import check_import, import_paths
 from ortisan.codegen.ait.dialect import to_dialect
-from ortisan.codegen.ait.model import AitInstall, AitModel, AitTensor
+from ortisan.codegen.ait.model import AitConstant, AitInstall, AitModel, AitTensor
 from ortisan.codegen.ait.parallel import join_products
 from ortisan.codegen.ait.precision import to_half
 from ortisan.codegen.ait.program import Program
@@ -59,13 +61,14 @@ def prepare(graph: Graph, *, half: bool = False) -> Prepared:
 
 
 class Adapter:
-    """One AITemplate and the settings to use it with; what it made once is kept."""
+    """One AITemplate and the settings to use it with. What it made once, this process does not make again."""
+
+    _made: ClassVar[dict[str, _Made]] = {}
 
     def __init__(self, install: AitInstall, settings: AitSettings, say: Callable[[str], None]) -> None:
         self.install = install
         self.settings = settings
         self._say = say
-        self._made: dict[str, _Made] = {}
 
     def rules(self, graph: Graph) -> Mapping[str, str]:
         """What a rule speaks against, without asking AITemplate."""
@@ -92,10 +95,11 @@ class Adapter:
         known = set(made.inputs)
         inputs = tuple(AitTensor(f"i{i}_", i) for i in range(len(graph.inputs)) if f"i{i}_" in known)
         outputs = tuple(AitTensor(f"o{i}_", i) for i in range(len(graph.outputs)))
+        constants = tuple(AitConstant(c.name, np.ascontiguousarray(c.data)) for c in program.data)
         tiles = tuple(f"{count} x {name}" for name, count in made.tiles.items())
         notes = (*prepared.notes, *tiles)
         return AitModel(
-            graph, inputs, outputs, program.data, made.files, _renames(made.files), notes, self.settings.profile
+            graph, inputs, outputs, constants, made.files, _renames(made.files), notes, self.settings.profile
         )
 
     def _key(self, program: Program) -> str:

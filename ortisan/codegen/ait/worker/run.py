@@ -14,6 +14,7 @@ import aitemplate.compiler  # noqa: F401  (imported once, before the forks)
 from ortisan.codegen.ait.worker.check import check_program
 from ortisan.codegen.ait.worker.construct import Construction
 from ortisan.codegen.ait.worker.generate import generate
+from ortisan.codegen.ait.worker.order import fix_order
 
 
 def run_job(job: dict[str, Any], folder: Path) -> int:
@@ -40,6 +41,7 @@ def _in_child(job: dict[str, Any], task: dict[str, Any], folder: Path, index: in
 
 
 def _run(job: dict[str, Any], task: dict[str, Any], folder: Path, index: int) -> dict[str, Any]:
+    fix_order()
     construction = Construction(task["program"])
     construction.run()
     if construction.failures or task["mode"] == "construct":
