@@ -4,7 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test lint bench docs clean
+GPU    := .venv-gpu
+
+.PHONY: demo test lint bench docs clean gpu gpu-test bench-gpu
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -37,8 +39,28 @@ $(VENV)/.bench: $(VENV)/.dev
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks $(ARGS)
 
+# A GPU machine has a .venv of its own, because onnxruntime-gpu and onnxruntime are one module.
+gpu:
+	@nvidia-smi --list-gpus 2>/dev/null | grep -q GPU || { \
+	  echo "There is no GPU on this machine (nvidia-smi lists none), so nothing can be run on one; see docs/gpu.md." >&2; \
+	  exit 1; }
+
+$(GPU)/.dev: pyproject.toml
+	$(PYTHON) -m venv $(GPU)
+	$(GPU)/bin/python -m pip --quiet --disable-pip-version-check install --upgrade pip
+	$(GPU)/bin/python -m pip --quiet --disable-pip-version-check install --editable '.[gpu,dev]'
+	touch $@
+
+gpu-test: gpu
+	$(MAKE) $(GPU)/.dev
+	$(GPU)/bin/python -m pytest -m gpu tests/gpu $(ARGS)
+
+bench-gpu: gpu
+	$(MAKE) $(GPU)/.dev
+	$(GPU)/bin/python -m benchmarks.gpu $(ARGS)
+
 docs: $(VENV)/.core
 	$(BIN)/python -m ortisan.registry.document docs/ops.md
 
 clean:
-	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(GPU) build .mypy_cache .pytest_cache .ruff_cache

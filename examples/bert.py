@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+import target
 from hub import load, padded, tokenizer
 
 import ortisan
@@ -34,7 +35,7 @@ def interleaved(sessions: dict[str, Any], feeds: dict[str, Any], seconds: float)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", help="an .onnx file, or a folder or hub id of transformers")
-    parser.add_argument("--target", default="cpu", help="cpu, or cuda:80")
+    target.add_options(parser)
     parser.add_argument("--small", action="store_true", help="two layers, when there is no --model")
     parser.add_argument("--seconds", type=float, default=5.0)
     options = parser.parse_args()
@@ -42,7 +43,10 @@ def main() -> None:
     ids, mask = padded([words.encode(text) for text in TEXTS])
     with tempfile.TemporaryDirectory() as folder:
         model = load(options.model, lambda: bert(SMALL if options.small else None), Path(folder))
-        artifact = ortisan.build(model, Path(folder) / "bert", target=options.target)
+        dims = target.bounds(options, model)
+        if target.only_sources(options, ortisan.build, model, "bert", **dims):
+            return
+        artifact = ortisan.build(model, Path(folder) / "bert", target=options.target, **dims)
         stock = onnxruntime.InferenceSession(model)
         feeds = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         feeds = {value.name: feeds[value.name] for value in stock.get_inputs()}

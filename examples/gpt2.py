@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+import target
 from decoding import greedy
 from hub import load, padded, tokenizer
 
@@ -33,7 +34,7 @@ def race(sessions: dict[str, tuple[Any, int | None]], ids: Any, mask: Any, steps
 def main(make: Any = lambda small: gpt2(SMALL if small else None)) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", help="an .onnx file with past_key_values, or a folder or hub id of transformers")
-    parser.add_argument("--target", default="cpu", help="cpu, or cuda:80")
+    target.add_options(parser)
     parser.add_argument("--small", action="store_true", help="two layers, when there is no --model")
     parser.add_argument("--steps", type=int, default=64)
     parser.add_argument("--prompt", action="append", help="more than one make a padded batch")
@@ -44,15 +45,18 @@ def main(make: Any = lambda small: gpt2(SMALL if small else None)) -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         model = load(options.model, lambda: make(options.small), place, decoder=True)
-        build = {"target": options.target, "keep": "all"}
+        dims = target.bounds(options, model)
+        if target.only_sources(options, ortisan.build, model, "decoder", **dims):
+            return
+        build = {"target": options.target, "keep": "all", **dims}
         copying = ortisan.build(model, place / "copying", **build)
-        in_place = ortisan.build(model, place / "in_place", cache="in-place", **build)
-        capacity = ids.shape[1] + options.steps
         sessions = {
             "onnxruntime": (onnxruntime.InferenceSession(model), None),
             "ortisan": (ortisan.load(copying), None),
-            "ortisan, cache in place": (ortisan.load(in_place), capacity),
         }
+        if not target.is_gpu(options):
+            in_place = ortisan.build(model, place / "in_place", cache="in-place", **build)
+            sessions["ortisan, cache in place"] = (ortisan.load(in_place), ids.shape[1] + options.steps)
         results = race(sessions, ids, mask, options.steps)
     expected = results["onnxruntime"]
     print("same tokens" if all(np.array_equal(tokens, expected) for tokens in results.values()) else "DIFFERENT TOKENS")

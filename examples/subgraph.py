@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnxruntime
+import target
 from hub import load, padded, tokenizer
 
 import ortisan
@@ -20,7 +21,7 @@ SMALL = BertSize(layers=2, hidden=64, heads=4, intermediate=128, vocabulary=256,
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", help="an .onnx file, or a folder or hub id of transformers")
-    parser.add_argument("--target", default="cpu", help="cpu, or cuda:80")
+    target.add_options(parser)
     parser.add_argument("--layer", default="encoder.layer.1", help="the layer's name in the names of its nodes")
     options = parser.parse_args()
     words = tokenizer(options.model)
@@ -29,13 +30,17 @@ def main() -> None:
         path = load(options.model, lambda: bert(SMALL), Path(folder))
         names = [node.name for node in onnx.load(path, load_external_data=False).graph.node]
         chosen = [name for name in names if options.layer in name.replace("/", ".")]
-        compiled = ortisan.compile(path, target=options.target, include=chosen)
+        dims = target.bounds(options, path)
+        if target.only_sources(options, ortisan.build, path, "layer", include=chosen, **dims):
+            return
+        compiled = ortisan.compile(path, target=options.target, include=chosen, **dims)
         print(f"{len(chosen)} of {len(names)} nodes chosen: {compiled}")
         library = ortisan.generate(compiled, Path(folder) / "layer")
         converted = ortisan.convert_graph(path, compiled)
         session_options = onnxruntime.SessionOptions()
         session_options.register_custom_ops_library(str(library.path))
-        mine = onnxruntime.InferenceSession(converted.SerializeToString(), session_options)
+        provider = "CUDAExecutionProvider" if target.is_gpu(options) else "CPUExecutionProvider"
+        mine = onnxruntime.InferenceSession(converted.SerializeToString(), session_options, providers=[provider])
         stock = onnxruntime.InferenceSession(path)
         feeds = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         feeds = {value.name: feeds[value.name] for value in stock.get_inputs()}

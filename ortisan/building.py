@@ -11,26 +11,31 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from ortisan.codegen.isa import why_not_run
+from ortisan.codegen.toolchain import has_gpu
 from ortisan.codegen.tuning import MODES, Tune
-from ortisan.compilation import Compilation, Options, Target
+from ortisan.compilation import Compilation, Options, Precision, Target
 from ortisan.converter.in_place import Cache, with_cache
 from ortisan.converter.load import load_model
 from ortisan.converter.save import save_with_external_data
 from ortisan.converter.selection import Between, Selectors
 from ortisan.describe import describe_compilation, reasons_in_short
 from ortisan.errors import ArtifactError, OptionError, UnsupportedError
-from ortisan.facade import Model, Progress, build_sources, compile_with, give_back, render_sources, substitute_ops
+from ortisan.facade import Model, compile_with, give_back, substitute_ops
 from ortisan.giveback import CLEARLY, find_slower, slower_reason
+from ortisan.gpu_facts import describe_gpu
+from ortisan.registry.dtypes import DType
 from ortisan.runtime.artifact import Artifact, open_artifact, open_compiled
 from ortisan.runtime.bench import Bench, time_pair
 from ortisan.runtime.engine import onnxruntime, quiet_options
 from ortisan.runtime.folder import check_replaceable, staged_folder, write_files
 from ortisan.runtime.manifest import MANIFEST, add_hashes, file_sizes, folder_hash, write_manifest
+from ortisan.runtime.providers import providers_for, why_no_cuda
 from ortisan.runtime.samples import Case, Sampler
 from ortisan.runtime.source_model import describe_source
 from ortisan.runtime.source_runs import SourceRuns
 from ortisan.runtime.verify import Inputs, Verification, compare_session, make_cases, read_inputs
 from ortisan.runtime.weights import AUTO, Weights, check_weights
+from ortisan.sources import Progress, build_sources, render_sources
 
 Keep: TypeAlias = Literal["faster", "all"]
 Say: TypeAlias = "Callable[[str], None]"
@@ -54,6 +59,9 @@ def build(
     verify: bool = True,
     inputs: Inputs = None,
     sources_only: bool = False,
+    precision: Precision = "keep",
+    fast_math: bool = False,
+    tf32: bool = False,
     on_progress: Progress = None,
 ) -> Artifact:
     """Compiles a model into an artifact folder that stock ONNX Runtime runs. Keywords as in `compile`, and:
@@ -74,13 +82,29 @@ def build(
         raise OptionError(f"keep must be 'faster' or 'all', not {keep!r}")
     check_weights(weights)
     tune = "off" if sources_only and tune in MODES else tune
-    options = Options(Target.parse(target), dict(dims or {}), include, exclude, between, whole_graph, name, tune, cache)
+    options = Options(
+        Target.parse(target),
+        dict(dims or {}),
+        include,
+        exclude,
+        between,
+        whole_graph,
+        name,
+        tune,
+        cache,
+        precision,
+        fast_math,
+        tf32,
+    )
+    if options.target.is_gpu and weights != AUTO:
+        raise OptionError(f"weights={weights!r} is for CPU targets; a GPU's weights are in its own memory")
     say = on_progress or (lambda _: None)
     if not sources_only:
         onnxruntime()
     obstacle = "only the sources were written" if sources_only else _obstacle(options.target)
     like = with_cache(model, cache)
-    with SourceRuns(like, verify=verify and obstacle is None, time=obstacle is None) as source:
+    run = obstacle is None
+    with SourceRuns(like, verify=verify and run, time=run, providers=providers_for(str(options.target))) as source:
         compiled = compile_with(model, options, on_progress)
         if not compiled.ops:
             why = reasons_in_short(compiled.left_out)
@@ -124,7 +148,12 @@ class _Job:
 
 
 def _obstacle(target: Target) -> str | None:
-    return why_not_run(target.isa) if target.isa is not None else None
+    """Why what is built can't run on this machine."""
+    if target.isa is not None:
+        return why_not_run(target.isa)
+    if not target.is_gpu:
+        return None
+    return why_no_cuda() if has_gpu() else "this machine has no GPU"
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +211,8 @@ def _write_and_verify(staged: Path, compiled: Compilation, job: _Job) -> tuple[_
     verification = None
     if job.verify and job.obstacle is None and compiled.ops:
         job.say("verifying against ONNX Runtime")
-        verification = compare_session(written.session, job.source.expected()).check()
+        computed = DType.FLOAT16 if compiled.options.precision == "fp16" or compiled.options.tf32 else None
+        verification = compare_session(written.session, job.source.expected(), computed).check()
     written.manifest["files"] = hashed.result()
     return written, verification
 
@@ -213,7 +243,7 @@ def _write(staged: Path, compiled: Compilation, job: _Job) -> dict[str, Any]:
         "weights": job.weights,
         "onnxruntime": None if job.sources_only else onnxruntime().__version__,
     }
-    return describe_compilation(compiled) | written
+    return describe_compilation(compiled) | written | describe_gpu(compiled, built=not job.sources_only)
 
 
 def _clear(staged: Path) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import onnx_ir as ir
 
+from ortisan.codegen.ait.architectures import find_architectures, find_rocm
+from ortisan.codegen.ait.model import AitModel
 from ortisan.codegen.cpu.plan import GraphPlan
 from ortisan.codegen.isa import Isa, find_isa
 from ortisan.codegen.tuning import Tune, Tuning, check_mode
@@ -25,24 +27,40 @@ from ortisan.registry.graph import Graph
 _TYPICAL_DIM = 64
 
 
+Precision: TypeAlias = Literal["keep", "fp16"]
+
+
 @dataclass(frozen=True)
 class Target:
-    """`cpu` (with an instruction set) or `reference` (numpy)."""
+    """`cpu` (with an instruction set), `cuda` or `rocm` (with architectures), or `reference` (numpy)."""
 
-    kind: Literal["cpu", "reference"]
-    isa: Isa | None
+    kind: Literal["cpu", "cuda", "rocm", "reference"]
+    isa: Isa | None = None
+    architectures: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> Target:
         kind, _, detail = text.partition(":")
         if kind == "cpu":
             return cls("cpu", find_isa(detail or "native"))
+        if kind == "cuda":
+            architectures, notes = find_architectures(detail)
+            return cls("cuda", None, architectures, notes)
+        if kind == "rocm":
+            return cls("rocm", None, (find_rocm(detail),))
         if kind == "reference" and not detail:
-            return cls("reference", None)
-        raise OptionError(f"there is no target '{text}'; the targets are cpu, cpu:<instruction set> and reference")
+            return cls("reference")
+        known = "cpu, cpu:<instruction set>, cuda:<architecture> and reference"
+        raise OptionError(f"there is no target '{text}'; the targets are {known}")
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.kind in ("cuda", "rocm")
 
     def __str__(self) -> str:
-        return f"cpu:{self.isa.name}" if self.isa is not None else self.kind
+        details = self.isa.name if self.isa is not None else ",".join(self.architectures)
+        return f"{self.kind}:{details}" if details else self.kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,14 +76,30 @@ class Options:
     name: str | None = None
     tune: Tune = "off"
     cache: Cache = "as-is"
+    precision: Precision = "keep"
+    fast_math: bool = False
+    tf32: bool = False
 
     def __post_init__(self) -> None:
         check_mode(self.tune)
+        self._check_precision()
         check_cache(self.cache)
         if self.whole_graph and any(option is not None for option in (self.include, self.exclude, self.between)):
             raise OptionError(
                 "whole_graph=True compiles everything, so it can't be combined with include, exclude or between"
             )
+
+    def _check_precision(self) -> None:
+        if self.precision not in ("keep", "fp16"):
+            raise OptionError(f"precision must be 'keep' or 'fp16', not {self.precision!r}")
+        if self.target.is_gpu:
+            return
+        if self.precision != "keep" or self.fast_math or self.tf32:
+            raise OptionError(f"precision, fast_math and tf32 are for GPU targets; {self.target} computes as it is")
+
+
+Plans: TypeAlias = "tuple[GraphPlan | AitModel, ...]"
+"""The kernels of each subgraph for a CPU, or AITemplate's sources for a GPU."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +111,7 @@ class Compilation:
     domain: str
     ops: tuple[str, ...]
     """The custom op of each compiled subgraph."""
-    plans: tuple[GraphPlan, ...] = field(repr=False)
+    plans: Plans = field(repr=False)
     partition: Partition = field(repr=False)
     model: ir.Model = field(repr=False)
     """The canonical model that the subgraphs are parts of."""
@@ -93,6 +127,14 @@ class Compilation:
     @property
     def graphs(self) -> tuple[Graph, ...]:
         return tuple(subgraph.graph for subgraph in self.partition.subgraphs)
+
+    @property
+    def cpu_plans(self) -> tuple[GraphPlan, ...]:
+        return tuple(plan for plan in self.plans if isinstance(plan, GraphPlan))
+
+    @property
+    def ait_models(self) -> tuple[AitModel, ...]:
+        return tuple(plan for plan in self.plans if isinstance(plan, AitModel))
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:

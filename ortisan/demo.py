@@ -13,7 +13,6 @@ import onnx_ir as ir
 
 from ortisan.building import build
 from ortisan.errors import OrtisanError, VerifyError
-from ortisan.facade import Progress
 from ortisan.models import BertSize, bert
 from ortisan.runtime.artifact import Artifact, open_compiled
 from ortisan.runtime.bench import Bench, time_pair
@@ -21,6 +20,7 @@ from ortisan.runtime.engine import open_session, quiet_options
 from ortisan.runtime.folder import check_replaceable
 from ortisan.runtime.samples import Case, Sampler
 from ortisan.runtime.verify import Verification, verify_session
+from ortisan.sources import Progress
 
 MAX_ABS = 5e-5
 """The largest error the demo accepts; its outputs are of order 1."""

@@ -19,7 +19,7 @@ from ortisan.compilation import Compilation, Options, Target
 from ortisan.converter.origin import origins
 from ortisan.converter.substitute import substitute
 from ortisan.errors import ArtifactError, OptionError
-from ortisan.facade import build_sources, compile_with, give_back
+from ortisan.facade import compile_with, give_back
 from ortisan.giveback import boundary_values
 from ortisan.registry.dims import evaluate
 from ortisan.registry.dtypes import Array
@@ -28,6 +28,7 @@ from ortisan.registry.graph import Node, Value
 from ortisan.runtime.artifact import Artifact
 from ortisan.runtime.compare import Difference, compare
 from ortisan.runtime.samples import Case
+from ortisan.sources import build_sources
 
 
 @dataclass(frozen=True)

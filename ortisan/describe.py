@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ortisan._version import __version__
+from ortisan.codegen.ait.model import AitModel
 from ortisan.codegen.cpu.plan import GraphPlan
 from ortisan.compilation import Compilation, Options
 from ortisan.converter.partition import LeftOut, Subgraph
@@ -24,6 +25,8 @@ def describe_compilation(compiled: Compilation) -> dict[str, Any]:
         "ortisan": __version__,
         "name": compiled.name,
         "target": str(compiled.target),
+        "architectures": list(compiled.target.architectures),
+        "target_notes": list(compiled.target.notes),
         "isa": isa.name if isa is not None else None,
         "machine": isa.machine if isa is not None else None,
         "cpu_features": list(isa.features) if isa is not None else [],
@@ -34,7 +37,7 @@ def describe_compilation(compiled: Compilation) -> dict[str, Any]:
         ],
         "shared": shared_values(compiled),
         "options": describe_options(compiled.options),
-        "tuning": compiled.tuning.to_json([product for plan in compiled.plans for product in plan.products]),
+        "tuning": compiled.tuning.to_json([product for plan in compiled.cpu_plans for product in plan.products]),
         "compiled_nodes": sum(len(subgraph.nodes) for subgraph in compiled.partition.subgraphs),
         "flops_share": round(compiled_share(compiled), 6),
         "left_out": group_left_out(compiled.left_out),
@@ -48,7 +51,7 @@ def shared_values(compiled: Compilation) -> dict[str, str]:
     outputs = {value.name for value in compiled.model.graph.outputs}
     pairs = (
         (plan.graph.inputs[i].name, plan.graph.output_names[o])
-        for plan in compiled.plans
+        for plan in compiled.cpu_plans
         for i, o in plan.memory.shared
     )
     return {name: output for name, output in pairs if name in inputs and output in outputs}
@@ -63,6 +66,9 @@ def describe_options(options: Options) -> dict[str, Any]:
         "between": _between(options.between),
         "whole_graph": options.whole_graph,
         "cache": options.cache,
+        "precision": options.precision,
+        "fast_math": options.fast_math,
+        "tf32": options.tf32,
     }
 
 
@@ -77,18 +83,34 @@ def _between(between: Any) -> list[list[str]] | None:
     return None if between is None else [[names] if isinstance(names, str) else list(names) for names in between]
 
 
-def _describe_op(op: str, subgraph: Subgraph, plan: GraphPlan) -> dict[str, Any]:
-    graph, most = subgraph.graph, largest_scratch(plan)
+def _describe_op(op: str, subgraph: Subgraph, plan: GraphPlan | AitModel) -> dict[str, Any]:
+    graph = subgraph.graph
     return {
         "op": op,
         "onnx_nodes": len(subgraph.nodes),
         "graph_nodes": len(graph.nodes),
-        "kernels": len(plan.kernels),
         "inputs": {value.name: str(value.type) for value in graph.inputs},
         "outputs": {name: str(value.type) for name, value in zip(graph.output_names, graph.outputs, strict=True)},
         "symbols": {name: _bounds(graph, name) for name in graph.symbols},
+        **(_describe_model(plan) if isinstance(plan, AitModel) else _describe_plan(plan)),
+    }
+
+
+def _describe_plan(plan: GraphPlan) -> dict[str, Any]:
+    most = largest_scratch(plan)
+    return {
+        "kernels": len(plan.kernels),
         "weight_bytes": sum(plan.packed_sizes()),
         "scratch": {"typical": asdict(typical_scratch(plan)), "at_upper_bounds": asdict(most) if most else None},
+    }
+
+
+def _describe_model(model: AitModel) -> dict[str, Any]:
+    return {
+        "kernels": model.kernels,
+        "weight_bytes": sum(constant.data.nbytes for constant in model.constants),
+        "profiled": model.profiled,
+        "notes": list(model.notes),
     }
 
 

@@ -1,21 +1,23 @@
-"""What is there, what is missing and how to get it: compiler, build tools, ONNX Runtime, CPU, AITemplate, cache."""
+"""What is there, what is missing and how to get it: compilers, build tools, ONNX Runtime, CPU, GPU, AITemplate."""
 
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from ortisan._version import __version__
+from ortisan.codegen.ait.build import include_root
+from ortisan.codegen.ait.detect import find_aitemplate
 from ortisan.codegen.cache import cache_folder
+from ortisan.codegen.cuda import find_cuda
 from ortisan.codegen.isa import cpu_features, native_isa
-from ortisan.codegen.toolchain import find_cmake, find_compiler, find_ninja, tool_version
+from ortisan.codegen.toolchain import find_cmake, find_compiler, find_ninja, gpus, tool_version
 from ortisan.errors import OrtisanError
 from ortisan.runtime.engine import onnxruntime
+from ortisan.runtime.providers import why_no_cuda
 
 State = Literal["ok", "missing", "optional"]
 
@@ -38,7 +40,9 @@ def examine_machine() -> tuple[Finding, ...]:
         _tool("onnxruntime", lambda: f"{onnxruntime().__version__}, providers: {_providers()}"),
         _tool("CPU", _cpu),
         _tool("pybind11", lambda: importlib.metadata.version("pybind11")),
-        _aitemplate(),
+        _optional("CUDA", _cuda),
+        _optional("AITemplate", _aitemplate),
+        _gpu(),
         _cache(),
     )
 
@@ -64,24 +68,33 @@ def _cpu() -> str:
     return f"{machine}, builds as cpu:{isa.name}" + (f" ({', '.join(wide)})" if wide else "")
 
 
-def _aitemplate() -> Finding:
+def _optional(what: str, describe: Callable[[], str]) -> Finding:
+    """A line about what only GPU targets need."""
+    try:
+        return Finding(what, "ok", describe())
+    except OrtisanError as error:
+        return Finding(what, "optional", f"for GPU targets: {error}")
+
+
+def _aitemplate() -> str:
     """Looks at the files only: importing AITemplate would bring in torch."""
-    how = (
-        "for GPU targets, which this version does not have yet; it comes from "
-        "github.com/facebookincubator/AITemplate, not from PyPI"
-    )
-    spec = importlib.util.find_spec("aitemplate")
-    if spec is None:
-        return Finding("AITemplate", "optional", f"not installed; {how}")
-    folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
-    if any(_has_compile_model(folder / "compiler") for folder in folders):
-        return Finding("AITemplate", "ok", f"in {folders[0]}")
-    return Finding("AITemplate", "optional", f"the installed 'aitemplate' is an unrelated package; {how}")
+    install = find_aitemplate()
+    commit = f", commit {install.commit[:8]}" if install.commit else ""
+    return f"{install.version}{commit}, in {include_root(install)}, run by {install.python}"
 
 
-def _has_compile_model(folder: Path) -> bool:
-    sources = folder.glob("*.py") if folder.is_dir() else ()
-    return any("compile_model" in source.read_text(encoding="utf-8", errors="replace") for source in sources)
+def _cuda() -> str:
+    cuda = find_cuda()
+    return f"nvcc {cuda.version} in {cuda.root or cuda.nvcc}"
+
+
+def _gpu() -> Finding:
+    names = gpus()
+    if not names:
+        return Finding("GPU", "optional", "none: nvidia-smi lists no GPU; GPU targets can be built here, but not run")
+    provider = why_no_cuda()
+    state: State = "ok" if provider is None else "optional"
+    return Finding("GPU", state, ", ".join(names) + (f"; but {provider}: install onnxruntime-gpu" if provider else ""))
 
 
 def _cache() -> Finding:

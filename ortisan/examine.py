@@ -10,10 +10,12 @@ from typing import Any
 from ortisan.converter.in_place import Cache, with_cache
 from ortisan.departure import Departure, find_departure
 from ortisan.errors import OptionError
+from ortisan.registry.dtypes import DType
 from ortisan.runtime.artifact import Artifact, open_artifact, open_compiled
 from ortisan.runtime.bench import Bench, check_rivals, time_pair
 from ortisan.runtime.engine import as_file, onnxruntime, open_session, quiet_options
 from ortisan.runtime.manifest import Manifest
+from ortisan.runtime.providers import needs_cuda, providers_for
 from ortisan.runtime.samples import Case, Sampler
 from ortisan.runtime.source_model import find_source
 from ortisan.runtime.verify import Inputs, Verification, make_cases, read_inputs, verify_session
@@ -40,6 +42,12 @@ def recorded_cache(manifest: Manifest) -> Cache:
     return cache
 
 
+def recorded_precision(manifest: Manifest) -> DType | None:
+    """The type that float32 was computed in, where that is coarser."""
+    options = manifest.get("options") or {}
+    return DType.FLOAT16 if options.get("precision") == "fp16" or options.get("tf32") else None
+
+
 def verify(
     folder: str | os.PathLike[str] | Artifact,
     *,
@@ -55,11 +63,13 @@ def verify(
     """
     onnxruntime()
     artifact = open_artifact(folder)
+    if per_node and needs_cuda(artifact.target):
+        raise OptionError(f"values inside the custom ops can be told for CPU targets only, not for {artifact.target}")
     source = find_source(artifact.manifest, artifact.folder, model)
     limits = dims if dims is not None else recorded_dims(artifact.manifest)
     session = open_compiled(artifact, quiet_options())
     like = with_cache(source, recorded_cache(artifact.manifest))
-    found = verify_session(session, like, make_cases(like, inputs, limits))
+    found = verify_session(session, like, make_cases(like, inputs, limits), recorded_precision(artifact.manifest))
     departure = find_departure(artifact, source, make_cases(like, inputs, limits)) if per_node else None
     return Checked(found, departure)
 
@@ -87,5 +97,5 @@ def bench(
     cases = (Case("given inputs", feeds) for feeds in read_inputs(inputs)[:1])
     timed = cases if inputs is not None else Sampler(source, recorded_dims(artifact.manifest)).timed()
     with as_file(source) as path:
-        stock = open_session(path, quiet_options(threads=threads))
+        stock = open_session(path, quiet_options(threads=threads), providers_for(artifact.target))
         return time_pair(compiled, stock, timed, threads=threads, runs=runs, shared=artifact.shared)

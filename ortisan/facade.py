@@ -5,24 +5,24 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 
 from ortisan._version import __version__
-from ortisan.codegen.build import Built, build_library
+from ortisan.codegen.ait.model import AitModel
 from ortisan.codegen.cpu.kernel import Weight
 from ortisan.codegen.cpu.packing import pack
 from ortisan.codegen.cpu.plan import GraphPlan
-from ortisan.codegen.library import render_library
 from ortisan.codegen.tuning import Tune, Tuning
-from ortisan.compilation import Compilation, Options, Target
+from ortisan.compilation import Compilation, Options, Precision, Target
 from ortisan.converter import cleanup
-from ortisan.converter.canonical import canonicalize
+from ortisan.converter.canonical import Canonical, canonicalize
 from ortisan.converter.in_place import Cache, with_cache
 from ortisan.converter.load import load_model, model_hash
 from ortisan.converter.partition import LeftOut, Partition, Subgraph, partition
@@ -30,11 +30,12 @@ from ortisan.converter.save import own_external_tensors
 from ortisan.converter.selection import Between, Selectors, is_left_out, mark_selection
 from ortisan.converter.substitute import Replacement, substitute
 from ortisan.errors import ArtifactError, OptionError, UnsupportedError
+from ortisan.gpu import objections, open_adapter
 from ortisan.planning import plan_graphs
 from ortisan.runtime.folder import staged_folder, write_files
+from ortisan.sources import Progress, build_sources, render_sources
 
 Model: TypeAlias = "str | os.PathLike[str] | onnx.ModelProto | ir.Model"
-Progress: TypeAlias = "Callable[[str], None] | None"
 
 _MAX_NAME = 40
 _MAX_PROTOBUF_BYTES = 2**31 - 1
@@ -67,6 +68,9 @@ def compile(
     cache: Cache = "as-is",
     name: str | None = None,
     tune: Tune = "off",
+    precision: Precision = "keep",
+    fast_math: bool = False,
+    tf32: bool = False,
     on_progress: Progress = None,
 ) -> Compilation:
     """Lowers a model, whole or in part, to op graphs and plans their kernels. Nothing is built yet.
@@ -81,8 +85,25 @@ def compile(
     `tune` says who chooses how matrix products are cut into pieces, which changes their speed and never a result: "off"
     is a cost model, which needs nothing; "auto" times a few candidates on this machine, once for each size, and
     remembers which was best; "full" times many, which takes minutes. `build` takes "auto".
+
+    For a GPU (`target="cuda:80"`), `precision="fp16"` computes float32 in float16 between float32 inputs and outputs,
+    `tf32=True` lets products round their operands to TF32 and `fast_math=True` lets functions be approximate; see
+    docs/gpu.md.
     """
-    options = Options(Target.parse(target), dict(dims or {}), include, exclude, between, whole_graph, name, tune, cache)
+    options = Options(
+        Target.parse(target),
+        dict(dims or {}),
+        include,
+        exclude,
+        between,
+        whole_graph,
+        name,
+        tune,
+        cache,
+        precision,
+        fast_math,
+        tf32,
+    )
     return compile_with(model, options, on_progress)
 
 
@@ -103,11 +124,19 @@ def compile_with(
     bounds = {clean.get(key, key): bound for key, bound in options.dims.items() if isinstance(bound, tuple)}
     say("choosing what to compile")
     asked = options.include is not None or options.between is not None
-    parts = partition(canonical.model, name=name, whole_graph=options.whole_graph, keep_trivial=asked, bounds=bounds)
+    adapter = open_adapter(options, say) if options.target.is_gpu else None
+    parts = partition(
+        canonical.model,
+        name=name,
+        whole_graph=options.whole_graph,
+        keep_trivial=asked,
+        bounds=bounds,
+        objections=objections(adapter, _named(canonical), keep_small=asked) if adapter else None,
+    )
     if asked and not parts.subgraphs:
         reasons = sorted({f"{left.op_type} '{left.node}': {left.reason}" for left in parts.left_out})
         raise UnsupportedError("nothing that was asked for can be compiled:\n  " + "\n  ".join(reasons[:20]))
-    plans, tuning = plan_graphs([sub.graph for sub in parts.subgraphs], options, say, tuning)
+    plans, tuning = plan_graphs([sub.graph for sub in parts.subgraphs], options, say, tuning, adapter)
     domain = f"ortisan.{name}_{_hash8(digest, options, parts.subgraphs, plans, tuning)}"
     return Compilation(
         name,
@@ -124,6 +153,13 @@ def compile_with(
         canonical.counts,
         canonical.symbols,
     )
+
+
+def _named(canonical: Canonical) -> dict[str, str]:
+    """The symbols that dims of the model's inputs are made of, and what the model calls them."""
+    dims = [dim for value in canonical.model.graph.inputs for dim in value.shape or ()]
+    names = {name for dim in dims if isinstance(dim, ir.SymbolicDim) and dim.value for name in dim.free_symbols()}
+    return {name: canonical.symbols.get(name, name) for name in sorted(names)}
 
 
 def give_back(compiled: Compilation, reasons: Mapping[int, str]) -> Compilation:
@@ -160,39 +196,20 @@ def _default_name(model: Model, loaded: ir.Model) -> str:
 
 
 def _hash8(
-    digest: str, options: Options, subgraphs: Sequence[Subgraph], plans: Sequence[GraphPlan], tuning: Tuning
+    digest: str, options: Options, subgraphs: Sequence[Subgraph], plans: Sequence[GraphPlan | AitModel], tuning: Tuning
 ) -> str:
     """Eight digits that differ when the generated library does."""
     graphs = "\n".join(f"{sub.graph}\n{sub.graph.bounds}\n{sub.graph.guards}" for sub in subgraphs)
-    cuts = "\n".join(str(tuning.table(product)) for plan in plans for product in plan.products)
+    cuts = "\n".join(_choices(plan, tuning) for plan in plans)
     text = f"{__version__}\n{digest}\n{options.target}\n{graphs}\n{cuts}"
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
-def render_sources(compiled: Compilation) -> dict[str, str]:
-    """The generated source folder, file name -> content."""
-    if compiled.target.isa is None:
-        raise OptionError("target='reference' runs in numpy and has nothing to generate; use target='cpu'")
-    return render_library(
-        compiled.plans, name=compiled.name, domain=compiled.domain, ops=compiled.ops, isa=compiled.target.isa
-    )
-
-
-def build_sources(
-    compiled: Compilation, *, bindings: bool = False, sanitize: str | None = None, on_progress: Progress = None
-) -> tuple[dict[str, str], Built]:
-    sources = render_sources(compiled)
-    if compiled.target.isa is None:
-        raise OptionError("target='reference' has nothing to build")
-    built = build_library(
-        sources,
-        name=compiled.name,
-        isa=compiled.target.isa,
-        bindings=bindings,
-        sanitize=sanitize,
-        on_progress=on_progress,
-    )
-    return sources, built
+def _choices(plan: GraphPlan | AitModel, tuning: Tuning) -> str:
+    """What was chosen for a graph beyond what it says itself."""
+    if isinstance(plan, AitModel):
+        return hashlib.sha256(b"\0".join(name.encode() + data for name, data in plan.files.items())).hexdigest()
+    return "\n".join(str(tuning.table(product)) for product in plan.products)
 
 
 def generate(
@@ -204,9 +221,9 @@ def generate(
     sanitize: str | None = None,
     on_progress: Progress = None,
 ) -> CustomOpLibrary:
-    """Renders the C++ sources into folder/src and builds the shared library into folder.
+    """Renders the sources into folder/src and builds the shared library into folder.
 
-    `bindings=True` also builds a Python module that runs the graphs on numpy arrays without ONNX Runtime.
+    `bindings=True` also builds a Python module that runs the graphs on numpy arrays without ONNX Runtime, for CPUs.
     """
     if not compiled.ops:
         raise UnsupportedError(f"'{compiled.name}' has no compiled subgraph, so there is nothing to generate")
@@ -245,8 +262,13 @@ def convert_graph(model: Model, compiled: Compilation) -> onnx.ModelProto:
     return ir.to_proto(converted)
 
 
-def _packed_weights(plan: GraphPlan) -> list[tuple[str, ir.TensorProtocol]]:
+def _packed_weights(plan: GraphPlan | AitModel) -> list[tuple[str, ir.TensorProtocol]]:
     """The weights by name, each packed when it is read: a model is written without holding all of it at once."""
+    if isinstance(plan, AitModel):
+        return [
+            (f"{plan.graph.name}/{constant.name}", ir.tensor(np.ascontiguousarray(constant.data)))
+            for constant in plan.constants
+        ]
     rows = zip(plan.weight_names(), plan.weights, plan.packed_sizes(), strict=True)
     return [(name, _packed_weight(weight, size)) for name, weight, size in rows]
 

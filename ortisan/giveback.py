@@ -20,6 +20,7 @@ from ortisan.facade import substitute_ops
 from ortisan.registry.dtypes import Array
 from ortisan.runtime.bench import interleave
 from ortisan.runtime.engine import Feeds, RunFailed, open_session, quiet_options, register, run
+from ortisan.runtime.providers import providers_for
 from ortisan.runtime.samples import Case
 from ortisan.runtime.weights import AUTO, Weights, set_weights
 
@@ -46,9 +47,11 @@ def find_slower(compiled: Compilation, library: Path, cases: Iterable[Case], wei
             place.mkdir()
             sides = _extract(plain, converted, subgraph, place)
             options = quiet_options()
-            set_weights(options, [compiled.ops[index]], None, weights)
+            if not compiled.target.is_gpu:
+                set_weights(options, [compiled.ops[index]], None, weights)
             register(options, library)
-            reason = slower_reason(*_time(sides, options, values))
+            providers = providers_for(str(compiled.target))
+            reason = slower_reason(*_time(sides, options, values, providers))
             if reason is not None:
                 reasons[index] = reason
     return reasons
@@ -101,10 +104,10 @@ def _extract(plain: ir.Model, converted: ir.Model, subgraph: Subgraph, folder: P
     return sides[0], sides[1]
 
 
-def _time(sides: tuple[_Side, _Side], options: Any, values: Feeds) -> tuple[float, float]:
+def _time(sides: tuple[_Side, _Side], options: Any, values: Feeds, providers: Sequence[str]) -> tuple[float, float]:
     """Medians in milliseconds; `options` are those of the custom op's session."""
     settings = (options, quiet_options())
-    sessions = [open_session(side.path, each) for side, each in zip(sides, settings, strict=True)]
+    sessions = [open_session(side.path, each, providers) for side, each in zip(sides, settings, strict=True)]
     feeds = [{name: values[name] for name in side.inputs} for side in sides]
     for session, inputs in zip(sessions, feeds, strict=True):
         run(session, inputs)

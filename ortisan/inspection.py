@@ -11,8 +11,9 @@ from ortisan.converter import cleanup
 from ortisan.converter.load import load_model
 from ortisan.converter.origin import origins, record_origins
 from ortisan.describe import describe_compilation
-from ortisan.facade import Model, Progress, compile
+from ortisan.facade import Model, compile
 from ortisan.flops import compiled_share
+from ortisan.sources import Progress
 
 
 @dataclass(frozen=True)

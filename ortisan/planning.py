@@ -5,18 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ortisan._version import __version__
+from ortisan.codegen.ait.adapter import Adapter
 from ortisan.codegen.cpu.cuts import table
 from ortisan.codegen.cpu.plan import GraphPlan, plan_graph
 from ortisan.codegen.isa import why_not_run
 from ortisan.codegen.tuning import Tuning, by_cost_model, tune
-from ortisan.compilation import Options
+from ortisan.compilation import Options, Plans
 from ortisan.registry.graph import Graph
 
 
 def plan_graphs(
-    graphs: Sequence[Graph], options: Options, say: Callable[[str], None], given: Tuning | None = None
-) -> tuple[tuple[GraphPlan, ...], Tuning]:
-    """Plans the kernels and tunes them as the options say, or as it was done before (`given`)."""
+    graphs: Sequence[Graph],
+    options: Options,
+    say: Callable[[str], None],
+    given: Tuning | None = None,
+    adapter: Adapter | None = None,
+) -> tuple[Plans, Tuning]:
+    """Plans the kernels and tunes them as the options say, or as it was done before (`given`).
+
+    For GPUs the plans are AITemplate's, and the adapter has made them when it was asked what it can take.
+    """
+    if adapter is not None:
+        models = tuple(map(adapter.model, graphs))
+        return models, by_cost_model((), options.tune, "AITemplate chooses how products are cut")
     if options.target.kind != "cpu":
         return (), by_cost_model((), options.tune, "nothing is generated for this target")
     say("planning the kernels")

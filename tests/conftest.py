@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ortisan.codegen.toolchain import find_compiler
+from ortisan.codegen.ait.detect import find_aitemplate
+from ortisan.codegen.cuda import find_cuda
+from ortisan.codegen.toolchain import find_compiler, has_gpu
 from ortisan.errors import ToolchainError
+from ortisan.runtime.providers import why_no_cuda
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -20,10 +23,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         compiler = f"no C++ compiler: {error}"
     missing = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
     torch = f"{' and '.join(missing)} not installed: pip install 'ortisan[torch]'" if missing else None
+    reasons = {
+        "build": compiler,
+        "torch": torch,
+        "nvcc": _why_no_nvcc(),
+        "aitemplate": _why_no_aitemplate(),
+        "gpu": _why_no_gpu(),
+    }
     for item in items:
-        for marker, reason in (("build", compiler), ("torch", torch)):
+        for marker, reason in reasons.items():
             if reason is not None and item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _why_no_nvcc() -> str | None:
+    try:
+        find_cuda()
+    except ToolchainError as error:
+        return f"no CUDA compiler: {error}"
+    return None
+
+
+def _why_no_aitemplate() -> str | None:
+    try:
+        find_aitemplate()
+    except ToolchainError as error:
+        return f"no AITemplate: {error}"
+    return None
+
+
+def _why_no_gpu() -> str | None:
+    if not has_gpu():
+        return "no GPU: nvidia-smi lists none"
+    return why_no_cuda()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -188,7 +188,18 @@ def test_verify_of_no_artifact(tmp_path: Path) -> None:
 
 def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = run("doctor")[1]
-    for what in ("C++ compiler", "cmake", "ninja", "onnxruntime", "CPU", "pybind11", "AITemplate", "build cache"):
+    for what in (
+        "C++ compiler",
+        "cmake",
+        "ninja",
+        "onnxruntime",
+        "CPU",
+        "pybind11",
+        "CUDA",
+        "AITemplate",
+        "GPU",
+        "build cache",
+    ):
         assert what in shown
     assert all(len(line) <= WIDTH for line in shown.splitlines())
     monkeypatch.setenv("CXX", "/no/such/compiler")
@@ -202,17 +213,22 @@ def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "file, text, words",
     [
-        ("__init__.py", "", "an unrelated package"),
-        ("compiler/compiler.py", "def compile_model(tensor): ...", "in "),
+        ("__init__.py", "", "not AITemplate but another package"),
+        ("compiler/compiler.py", "def compile_model(tensor): ...", "0.9"),
     ],
 )
 def test_doctor_tells_aitemplates_apart(
     file: str, text: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "aitemplate" / "compiler").mkdir(parents=True)
-    (tmp_path / "aitemplate" / "__init__.py").write_text("raise ImportError('not to be imported')")
-    (tmp_path / "aitemplate" / file).write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
+    package = tmp_path / "python" / "aitemplate"
+    (package / "compiler").mkdir(parents=True)
+    (package / "__init__.py").write_text("raise ImportError('not to be imported')")
+    (package / "_libinfo.py").write_text("__version__ = '0.9'")
+    (package / file).write_text(text)
+    header = tmp_path / "3rdparty" / "cutlass" / "include" / "cutlass" / "cutlass.h"
+    header.parent.mkdir(parents=True)
+    header.touch()
+    monkeypatch.setenv("ORTISAN_AITEMPLATE", str(tmp_path))
     findings = {finding["what"]: finding for finding in json.loads(run("doctor", "--json")[1])}
     assert words in findings["AITemplate"]["detail"]
 

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ortisan.codegen.ait.calls import ROWS
+from ortisan.codegen.ait.compose import COMPOSITIONS
+from ortisan.codegen.ait.rules import RULES
 from ortisan.codegen.cpu.emit import EMITTERS
 from ortisan.codegen.cpu.packing import panel_width
 from ortisan.codegen.cpu.source import _HEADERS
@@ -27,6 +30,12 @@ def test_every_op_has_a_kernel_a_test_and_a_meaning(op: type[Op]) -> None:
     assert op.infer is not Op.infer
 
 
+@pytest.mark.parametrize("op", [c for c in op_classes() if c.__name__ != "Move"], ids=lambda c: c.stem)
+def test_every_op_says_what_it_is_in_aitemplate(op: type[Op]) -> None:
+    assert (op.ait is not None) == (op in RULES or op in COMPOSITIONS)
+    assert op not in RULES or op in ROWS, "what AITemplate has needs a call"
+
+
 def test_every_scalar_has_a_cpp_function() -> None:
     headers = "\n".join(path.read_text() for path in (TEMPLATES / "cpu").glob("*.h"))
     missing = [row.cpp for row in SCALARS.values() if f" {row.cpp}(" not in headers]
@@ -35,7 +44,7 @@ def test_every_scalar_has_a_cpp_function() -> None:
 
 def test_every_template_is_used() -> None:
     kernels = {path.name.removesuffix(".cpp.j2") for path in (TEMPLATES / "cpu").glob("*.cpp.j2")}
-    assert kernels - {"graph", "graphs", "library"} == set(_HEADERS)
+    assert kernels - {"graph", "graphs"} == set(_HEADERS)
 
 
 def test_the_list_of_ops_is_current() -> None:

@@ -35,6 +35,20 @@ def test_an_example_runs(name: str) -> None:
         assert words in run.stdout
 
 
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in COMMANDS if name != "bert.py"]
+
+
+@pytest.mark.aitemplate
+@pytest.mark.parametrize("name", ["bert.py", *SLOW])
+def test_an_example_writes_sources_for_a_gpu(name: str, tmp_path: Path) -> None:
+    small = [] if name == "subgraph.py" else ["--small"]
+    command = [sys.executable, EXAMPLES / name, *small, "--target", "cuda:80", "--sources-only", "--out", tmp_path]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert "sources in" in run.stdout
+    assert len(list(tmp_path.glob("*/src/model_0/*.cu"))) > 3
+
+
 def test_a_wrong_target_is_one_sentence() -> None:
     run = subprocess.run(
         [sys.executable, EXAMPLES / "subgraph.py", "--target", "abacus"], capture_output=True, text=True, timeout=600, check=False

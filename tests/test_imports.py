@@ -46,11 +46,23 @@ def test_the_registry_reads_no_onnx() -> None:
         )
 
 
+WORKER = PACKAGE / "codegen" / "ait" / "worker"
+
+
 def test_extras_are_never_needed_by_the_core() -> None:
     for path in PACKAGE.rglob("*.py"):
+        if WORKER in path.parents:
+            continue
         assert not {name.split(".")[0] for name in imports(path)} & HEAVY, path
 
 
 def test_only_the_toolchain_starts_processes() -> None:
     users = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if "subprocess" in imports(path)}
     assert users == {"codegen/toolchain.py"}
+
+
+def test_only_the_worker_imports_aitemplate_and_it_needs_nothing_of_ours() -> None:
+    for path in WORKER.rglob("*.py"):
+        for name in imports(path):
+            outside = name.startswith("ortisan.") and not name.startswith("ortisan.codegen.ait.worker.")
+            assert not outside, f"{path.relative_to(PACKAGE)} imports {name}"

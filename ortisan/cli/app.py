@@ -65,16 +65,21 @@ def start(
 @app.command()
 @tidy
 def build(
+    context: typer.Context,
     model: options.Model,
     *,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The artifact folder to write.")],
     target: options.Target = "cpu",
+    arch: options.Arch = None,
     dim: options.Dim = None,
     include: options.Include = None,
     exclude: options.Exclude = None,
     between: options.Between = None,
     whole_graph: options.WholeGraph = False,
     cache: options.Cache = "as-is",
+    precision: options.Precision = "keep",
+    tf32: options.Tf32 = False,
+    fast_math: options.FastMath = False,
     keep: Annotated[
         str, typer.Option(metavar="faster|all", help="faster: give back to ONNX Runtime what it runs faster.")
     ] = "faster",
@@ -84,27 +89,39 @@ def build(
         str, typer.Option(metavar="auto|off|full", help="Time how to cut matrix products: a few ways, none, many.")
     ] = "auto",
     inputs: options.Inputs = None,
-    sources_only: Annotated[bool, typer.Option("--sources-only", help="Write the C++ sources, build nothing.")] = False,
+    sources_only: Annotated[bool, typer.Option("--sources-only", help="Write the sources, build nothing.")] = False,
+    in_container: Annotated[
+        str | None, typer.Option(metavar="IMAGE", help="Let the Ortisan of a container image do it.")
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Compile a model into an artifact folder, verify it and time it."""
     import ortisan
+    from ortisan.cli.container import build_in_container
 
     chosen = options.selection(dim, include, exclude, between, whole_graph)
+    target = options.read_target(target, arch)
     with phases(json) as phase:
-        artifact = ortisan.build(
-            model,
-            output,
-            target=target,
-            cache=cache,  # type: ignore[arg-type]  # build checks it
-            keep=keep,  # type: ignore[arg-type]  # build checks it
-            weights=weights,  # type: ignore[arg-type]  # build checks it
-            name=name,
-            tune=tune,  # type: ignore[arg-type]  # build checks it
-            inputs=inputs,
-            sources_only=sources_only,
-            on_progress=phase,
-            **chosen,
+        artifact = (
+            build_in_container(context, in_container, phase)
+            if in_container is not None
+            else ortisan.build(
+                model,
+                output,
+                target=target,
+                precision=precision,  # type: ignore[arg-type]  # build checks it
+                tf32=tf32,
+                fast_math=fast_math,
+                cache=cache,  # type: ignore[arg-type]  # build checks it
+                keep=keep,  # type: ignore[arg-type]  # build checks it
+                weights=weights,  # type: ignore[arg-type]  # build checks it
+                name=name,
+                tune=tune,  # type: ignore[arg-type]  # build checks it
+                inputs=inputs,
+                sources_only=sources_only,
+                on_progress=phase,
+                **chosen,
+            )
         )
     if json:
         write_json({"folder": str(artifact.folder), **artifact.manifest})
@@ -118,12 +135,14 @@ def inspect(
     model: options.Model,
     *,
     target: options.Target = "cpu",
+    arch: options.Arch = None,
     dim: options.Dim = None,
     include: options.Include = None,
     exclude: options.Exclude = None,
     between: options.Between = None,
     whole_graph: options.WholeGraph = False,
     cache: options.Cache = "as-is",
+    precision: options.Precision = "keep",
     explain: Annotated[bool, typer.Option("--explain", help="Also say why near matches of patterns failed.")] = False,
     json: options.Json = False,
 ) -> None:
@@ -132,7 +151,14 @@ def inspect(
 
     chosen = options.selection(dim, include, exclude, between, whole_graph)
     with phases(json) as phase:
-        inspection = inspect_model(model, target=target, cache=cache, on_progress=phase, **chosen)
+        inspection = inspect_model(
+            model,
+            target=options.read_target(target, arch),
+            cache=cache,
+            precision=precision,
+            on_progress=phase,
+            **chosen,
+        )
     if json:
         write_json(inspection.to_json())
     else:

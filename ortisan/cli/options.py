@@ -14,8 +14,16 @@ from ortisan.errors import OptionError
 Model: TypeAlias = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file.", show_default=False)]
 Folder: TypeAlias = Annotated[Path, typer.Argument(metavar="DIR", help="An artifact folder.", show_default=False)]
 Target: TypeAlias = Annotated[
-    str, typer.Option(help="cpu, or cpu:LEVEL for another machine (x86-64-v3, aarch64, ...).")
+    str, typer.Option(help="cpu, cpu:LEVEL for another machine (x86-64-v3, aarch64, ...), or cuda:80 for GPUs.")
 ]
+Arch: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="80,90", help="GPU architectures, in place of --target cuda:80,90.")
+]
+Precision: TypeAlias = Annotated[
+    str, typer.Option(metavar="keep|fp16", help="GPUs: fp16 computes float32 models in float16.")
+]
+Tf32: TypeAlias = Annotated[bool, typer.Option("--tf32", help="GPUs: products may round to TF32.")]
+FastMath: TypeAlias = Annotated[bool, typer.Option("--fast-math", help="GPUs: functions may be approximate.")]
 Dim: TypeAlias = Annotated[
     list[str] | None, typer.Option(metavar="NAME=N|LOW:HIGH", help="Fix or bound a symbolic dim: batch=1, seq=1:512.")
 ]
@@ -47,6 +55,15 @@ Weights: TypeAlias = Annotated[
         metavar="auto|mapped|huge", help="huge: copy weights to 2 MB pages, once per process; auto: where that pays."
     ),
 ]
+
+
+def read_target(target: str, arch: str | None) -> str:
+    """The target that --target and --arch name together."""
+    if arch is None:
+        return target
+    if target not in ("cpu", "cuda"):
+        raise OptionError(f"--arch {arch} can't be combined with --target {target}; write --target cuda:{arch}")
+    return f"cuda:{arch}"
 
 
 def read_dims(texts: Sequence[str] | None) -> dict[str, int | tuple[int, int]]:

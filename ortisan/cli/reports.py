@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.table import Table
 from rich.text import Text
 
 from ortisan.cli.screen import number, out, plural, row, say, table
+from ortisan.codegen.ait.model import AitModel
 from ortisan.codegen.cpu.plan import GraphPlan
 from ortisan.demo import SIZES, Demo
 from ortisan.doctor import Finding
@@ -45,6 +47,8 @@ def show_artifact(artifact: Artifact) -> None:
         show_verification(artifact.verification)
     if artifact.bench is not None:
         show_benches([artifact.bench])
+    for warning in manifest.get("warnings", ()):
+        say(f"Warning: {warning}.")
     if manifest.get("not_run"):
         say(f"Not verified and not timed: {manifest['not_run']}.")
     say(f"Written to {artifact.folder}")
@@ -110,7 +114,7 @@ def show_inspection(inspection: Inspection, *, explain: bool) -> None:
         :_MOST_ROWS
     ]:
         graph = subgraph.graph
-        kernels = f" in {plural(len(compiled.plans[index].kernels), 'kernel')}" if compiled.plans else ""
+        kernels = f" in {plural(_kernels(compiled.plans[index]), 'kernel')}" if compiled.plans else ""
         say(f"{op}: {plural(len(subgraph.nodes), 'simplified node')} -> {plural(len(graph.nodes), 'op')}{kernels}")
         ends = table("", "", "")
         ends.show_header = False
@@ -119,12 +123,24 @@ def show_inspection(inspection: Inspection, *, explain: bool) -> None:
         for name, value in zip(graph.output_names, graph.outputs, strict=True):
             row(ends, "  out", name, value.type)
         if compiled.plans:
-            for scratch in _scratches(compiled.plans[index]):
-                row(ends, "  scratch", f"{scratch.bytes / 1e6:.3g} MB", _sizes(scratch.dims))
+            _show_plan(ends, compiled.plans[index])
         out().print(ends)
     if len(compiled.ops) > _MOST_ROWS:
         say(f"and {len(compiled.ops) - _MOST_ROWS} more custom ops (--json has all)")
     _show_near_misses(inspection, explain)
+
+
+def _kernels(plan: GraphPlan | AitModel) -> int:
+    return plan.kernels if isinstance(plan, AitModel) else len(plan.kernels)
+
+
+def _show_plan(ends: Table, plan: GraphPlan | AitModel) -> None:
+    if isinstance(plan, AitModel):
+        for note in (*plan.notes, *(() if plan.profiled else ("not profiled: tiles were chosen by size",))):
+            row(ends, "  note", note, "")
+        return
+    for scratch in _scratches(plan):
+        row(ends, "  scratch", f"{scratch.bytes / 1e6:.3g} MB", _sizes(scratch.dims))
 
 
 def _scratches(plan: GraphPlan) -> list[Scratch]:

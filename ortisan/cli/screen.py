@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from ortisan.codegen.container import PROGRESS, PROGRESS_MARK
 from ortisan.runtime.manifest import plain
 
 
@@ -28,7 +30,13 @@ def err() -> Console:
 
 @contextmanager
 def phases(as_json: bool) -> Iterator[Callable[[str], None]]:
-    """Gives a function that names the phase that begins; shown on a terminal only, and gone afterwards."""
+    """Gives a function that names the phase that begins; shown on a terminal only, and gone afterwards.
+
+    $ORTISAN_PROGRESS=lines writes each as a line instead, wherever stderr goes.
+    """
+    if os.environ.get(PROGRESS) == "lines":
+        yield lambda text: print(f"{PROGRESS_MARK}{text}", file=sys.stderr, flush=True)  # noqa: T201
+        return
     console = err()
     if as_json or not console.is_terminal:
         yield lambda _: None

@@ -29,21 +29,29 @@ class BuildSource:
     features: tuple[str, ...]
 
 
+CPU_FOLDERS = ("graph", "cpu", "ort", "ort_cpu", "binding")
+"""Of templates/: what a library for CPUs is made of, beside what is rendered."""
+
+
+def plain_files(*folders: str) -> dict[str, str]:
+    """The files of these folders of templates/ that are used as they are, name -> content."""
+    paths = sorted(path for folder in folders for path in (TEMPLATES / folder).iterdir())
+    plain = (path for path in paths if path.suffix in (".h", ".cpp", ".cu", ".map"))
+    return {path.name: read_header(f"{path.parent.name}/{path.name}") for path in plain}
+
+
 def render_library(
     plans: Sequence[GraphPlan], *, name: str, domain: str, ops: Sequence[str], isa: Isa
 ) -> dict[str, str]:
     """File name -> content. The same plans give the same bytes."""
-    files: dict[str, str] = {}
-    for path in sorted(p for folder in ("cpu", "ort", "binding") for p in (TEMPLATES / folder).iterdir()):
-        if path.suffix in (".h", ".cpp", ".map"):
-            files[path.name] = read_header(f"{path.parent.name}/{path.name}")
+    files = plain_files(*CPU_FOLDERS)
     sources = []
     for first in range(0, len(plans), _GRAPHS_PER_FILE):
         last = first + _GRAPHS_PER_FILE
         file = f"graphs_{first // _GRAPHS_PER_FILE}.cpp"
         files[file] = render_file(plans[first:last], first, ops[first:last])
         sources.append(file)
-    files["library.cpp"] = render("cpu/library.cpp.j2", LibrarySource(len(plans), domain))
+    files["library.cpp"] = render("graph/library.cpp.j2", LibrarySource(len(plans), domain))
     build = BuildSource(name, isa.name, isa.machine, (*sources, "library.cpp"), isa.flags, isa.features)
     files["CMakeLists.txt"] = render("cmake/CMakeLists.txt.j2", build)
     return files

@@ -98,8 +98,8 @@ def _cross_compiler(machine: str, path: str) -> Compiler:
 @functools.cache
 def _ask_compiler(argv: tuple[str, ...]) -> Compiler | None:
     """What the program at `argv` says of itself; None when it is no compiler that we know."""
-    version = _output_of((*argv, "--version"))
-    machine = _output_of((*argv, "-dumpmachine"))
+    version = output_of((*argv, "--version"))
+    machine = output_of((*argv, "-dumpmachine"))
     if not version or not machine:
         return None
     if "clang" in version:
@@ -148,7 +148,7 @@ def _find_tool(program: str, wheel: str, folder_attribute: str) -> Path:
 
 def tool_version(tool: Path) -> str:
     """The first line that `tool --version` prints, or an empty string."""
-    return (_output_of((str(tool), "--version")) or "").partition("\n")[0].strip()
+    return (output_of((str(tool), "--version")) or "").partition("\n")[0].strip()
 
 
 def tool_environment() -> dict[str, str]:
@@ -158,7 +158,13 @@ def tool_environment() -> dict[str, str]:
     return {**environment, "LC_ALL": "C", "GCC_COLORS": ""}
 
 
-def run_tool(argv: Sequence[str], *, log: Path, on_line: Callable[[str], None] | None = None) -> int:
+def run_tool(
+    argv: Sequence[str],
+    *,
+    log: Path,
+    on_line: Callable[[str], None] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> int:
     """Runs `argv` to its end, appends what it says to `log`, tells `on_line` each line, and gives the exit code.
 
     When we are interrupted, the tool and all that it started are stopped before the interrupt goes on.
@@ -168,7 +174,7 @@ def run_tool(argv: Sequence[str], *, log: Path, on_line: Callable[[str], None] |
         try:
             process = subprocess.Popen(
                 argv,
-                env=tool_environment(),
+                env={**tool_environment(), **(environment or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -194,8 +200,47 @@ def run_tool(argv: Sequence[str], *, log: Path, on_line: Callable[[str], None] |
                 process.stdout.close()
 
 
-def _output_of(argv: Sequence[str]) -> str | None:
-    """What a short command prints; None when it can't be run or fails."""
+def gpus() -> tuple[str, ...]:
+    """What the NVIDIA driver of this machine calls its GPUs."""
+    return _ask_driver("name")
+
+
+def gpu_architectures() -> tuple[str, ...]:
+    """The compute capability of each GPU of this machine: ("80",)."""
+    return tuple(capability.replace(".", "") for capability in _ask_driver("compute_cap"))
+
+
+def _ask_driver(what: str) -> tuple[str, ...]:
+    found = shutil.which("nvidia-smi")
+    listed = output_of((found, f"--query-gpu={what}", "--format=csv,noheader")) if found else None
+    return tuple(line.strip() for line in (listed or "").splitlines() if line.strip())
+
+
+def has_gpu() -> bool:
+    return bool(gpus())
+
+
+def ask_tool(argv: Sequence[str], environment: Mapping[str, str], timeout: float = 120) -> tuple[int, str]:
+    """The exit code of a short command and all that it says; 127 when it can't be run."""
+    try:
+        done = subprocess.run(
+            argv,
+            env={**tool_environment(), **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+            timeout=timeout,
+            encoding="utf-8",
+            errors="replace",
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 127, str(error)
+    return done.returncode, done.stdout
+
+
+def output_of(argv: Sequence[str], *, errors: bool = False) -> str | None:
+    """What a short command prints, with `errors` on its error output; None when it can't be run or fails."""
     try:
         done = subprocess.run(
             argv,
@@ -209,4 +254,6 @@ def _output_of(argv: Sequence[str]) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout if done.returncode == 0 else None
+    if done.returncode != 0:
+        return None
+    return done.stderr if errors else done.stdout

@@ -6,8 +6,9 @@ Compilable nodes of one level that touch form a subgraph: a path that left it an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import onnx_ir as ir
 
@@ -16,6 +17,9 @@ from ortisan.converter.selection import LEFT_OUT
 from ortisan.errors import UnsupportedError
 from ortisan.registry.graph import Graph
 from ortisan.registry.ops import Move
+
+Objections: TypeAlias = "Callable[[Sequence[Graph]], Sequence[Mapping[str, str]]]"
+"""What a target can't compile of each op graph: origin (name of the ONNX node) -> reason."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +54,11 @@ def partition(
     whole_graph: bool = False,
     keep_trivial: bool = False,
     bounds: Mapping[str, tuple[int, int]] | None = None,
+    objections: Objections | None = None,
 ) -> Partition:
     """Subgraphs of the canonical model, and a reason for every node that is in none.
+
+    `objections` is asked about all subgraphs, and again about what remains of them, until there are none.
 
     With `whole_graph` there is exactly one subgraph, or `UnsupportedError` names every node that can't be in it.
     Subgraphs that only move data are left to ONNX Runtime unless `keep_trivial`.
@@ -74,11 +81,25 @@ def partition(
                     reasons.update(dict.fromkeys(group, "nothing to compute: the nodes around it stay in ONNX Runtime"))
                     continue
                 subgraphs.append(Subgraph(tuple(group), tensors, tuple(outputs), lowered))
+            refused_nodes = {} if objections is None else _refused(subgraphs, objections)
         except RefusedNode as refused:
             reasons[refused.node] = refused.reason
             continue
+        if refused_nodes:
+            reasons.update(refused_nodes)
+            continue
         left = tuple(LeftOut(node.name or "", node.op_type, reason) for node, reason in reasons.items())
         return Partition(tuple(subgraphs), left)
+
+
+def _refused(subgraphs: Sequence[Subgraph], objections: Objections) -> dict[ir.Node, str]:
+    found = objections([subgraph.graph for subgraph in subgraphs])
+    return {
+        node: reasons[origin]
+        for subgraph, reasons in zip(subgraphs, found, strict=True)
+        for node in subgraph.nodes
+        if (origin := node.name or node.op_type) in reasons
+    }
 
 
 def _all_refusals(reasons: Mapping[ir.Node, str]) -> str:

@@ -85,7 +85,7 @@ class Op:
     stem: ClassVar[str]
     """The family: names the entry, the template, the test and the row in docs/ops.md."""
     ait: ClassVar[str | None]
-    """The AITemplate op this maps to, or None where AITemplate has none."""
+    """The AITemplate ops that this becomes on a GPU, or None where it stays in ONNX Runtime there."""
     view: ClassVar[bool] = False
     """True when the output is the input's memory under another shape."""
 

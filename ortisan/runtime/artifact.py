@@ -13,6 +13,7 @@ from ortisan.errors import ArtifactError, OptionError
 from ortisan.runtime.bench import Bench
 from ortisan.runtime.engine import onnxruntime, open_session, register
 from ortisan.runtime.manifest import Manifest, read_manifest, sha256
+from ortisan.runtime.providers import check_providers, needs_cuda, providers_for
 from ortisan.runtime.verify import Verification
 from ortisan.runtime.weights import AUTO, Weights, check_weights, set_weights
 
@@ -35,6 +36,10 @@ class Artifact:
     verification: Verification | None = None
     """What `build` found, as long as the artifact is that of `build`; `manifest` keeps the figures."""
     bench: Bench | None = None
+
+    @property
+    def target(self) -> str:
+        return str(self.manifest.get("target", ""))
 
     @property
     def given_back(self) -> tuple[str, ...]:
@@ -88,15 +93,19 @@ def load(
     """An `onnxruntime.InferenceSession` of the artifact, its custom ops registered.
 
     `sess_options` are the caller's; the library is registered in them unless it is already. `providers` as ONNX Runtime
-    takes them, the CPU when not given. `weights` is "mapped" (read from the mapped file), "huge" (copied once per
-    process to 2 MB pages: faster for few rows, more memory) or "auto"; when not given, what `build` was told.
+    takes them, those of the artifact's target when not given. `weights` is "mapped" (read from the mapped file), "huge"
+    (copied once per process to 2 MB pages: faster for few rows, more memory) or "auto"; when not given, what `build`
+    was told.
     """
     ort = onnxruntime()
     if weights is not None:
         check_weights(weights)
     artifact = open_artifact(folder)
     _check_content(artifact)
-    if sess_options is not None and (session := _open_as_is(artifact.model, sess_options, providers)) is not None:
+    check_providers(artifact.folder, artifact.manifest, providers)
+    if weights is not None and needs_cuda(artifact.target):
+        raise OptionError(f"weights={weights!r} is for CPU artifacts; a GPU's weights are in its own memory")
+    if sess_options is not None and (session := _open_as_is(artifact, sess_options, providers)) is not None:
         if weights is not None and artifact.ops:
             raise OptionError(
                 f"sess_options have the library of '{artifact.folder}' registered already, so weights={weights!r} "
@@ -111,6 +120,7 @@ def open_compiled(
     artifact: Artifact, options: Any, providers: Sequence[Any] | None = None, *, weights: Weights | None = None
 ) -> Any:
     """A session of an artifact whose files are taken as they are, with options that don't know the library yet."""
+    check_providers(artifact.folder, artifact.manifest, providers)
     machine = artifact.manifest.get("machine")
     if machine not in (None, platform.machine()):
         raise ArtifactError(
@@ -120,18 +130,20 @@ def open_compiled(
     if artifact.library is not None and not artifact.library.is_file():
         raise ArtifactError(
             f"'{artifact.folder}' has only sources; build them ('cmake -B build && cmake --build build' in "
-            f"'{artifact.folder / 'src'}') and copy '{artifact.library.name}' into the folder"
+            f"'{artifact.folder / 'src'}', whose CMakeLists.txt says what it needs) and copy '{artifact.library.name}' "
+            "into the folder"
         )
     if artifact.library is not None:
-        set_weights(options, artifact.ops, weights, str(artifact.manifest.get("weights", AUTO)))
+        if not needs_cuda(artifact.target):
+            set_weights(options, artifact.ops, weights, str(artifact.manifest.get("weights", AUTO)))
         register(options, artifact.library)
-    return open_session(artifact.model, options, providers)
+    return open_session(artifact.model, options, providers or providers_for(artifact.target))
 
 
-def _open_as_is(model: Path, options: Any, providers: Sequence[Any] | None) -> Any:
+def _open_as_is(artifact: Artifact, options: Any, providers: Sequence[Any] | None) -> Any:
     """A session when the caller's options know the custom ops already, else None."""
     try:
-        return open_session(model, options, providers)
+        return open_session(artifact.model, options, providers or providers_for(artifact.target))
     except ArtifactError:
         return None
 

@@ -103,8 +103,9 @@ def _swap(staged: Path, place: Path) -> None:
 
 
 def write_files(folder: Path, files: Mapping[str, str | bytes]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+    """Writes files (path in the folder -> content)."""
     for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
 
 

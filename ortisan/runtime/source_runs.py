@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,16 +18,17 @@ T = TypeVar("T")
 class SourceRuns:
     """Opens the sessions and runs the reference on threads of its own; what goes wrong there is raised on asking.
 
-    Only ONNX Runtime and numpy work on those threads.
+    Only ONNX Runtime and numpy work on those threads. `providers` are those of the session that is timed against; the
+    reference runs on the CPU.
     """
 
-    def __init__(self, model: Any, *, verify: bool, time: bool) -> None:
+    def __init__(self, model: Any, *, verify: bool, time: bool, providers: Sequence[str] | None = None) -> None:
         self._open = ExitStack()
         path = self._open.enter_context(as_file(model)) if verify or time else Path()
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="ortisan")
         self._open.callback(self._pool.shutdown, cancel_futures=True)
         self._reference = self._pool.submit(open_reference, path) if verify else None
-        self._stock = self._pool.submit(open_session, path, quiet_options()) if time else None
+        self._stock = self._pool.submit(open_session, path, quiet_options(), providers) if time else None
         self._expected: Future[Expected] | None = None
 
     def __enter__(self) -> SourceRuns:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ortisan.errors import OptionError, VerifyError
-from ortisan.registry.dtypes import Array
+from ortisan.registry.dtypes import Array, DType
 from ortisan.runtime.compare import Difference, compare, dtype_of
 from ortisan.runtime.engine import RunFailed, as_file, onnxruntime, open_session, quiet_options, run
 from ortisan.runtime.samples import Case, Sampler
@@ -104,21 +104,30 @@ def expect(reference: Any, cases: Iterable[Iterable[Case]]) -> Expected:
     return Expected(tuple(output.name for output in reference.get_outputs()), tuple(_accepted(reference, cases)))
 
 
-def verify_session(session: Any, model: Any, cases: Iterable[Iterable[Case]]) -> Verification:
+def verify_session(
+    session: Any, model: Any, cases: Iterable[Iterable[Case]], computed: DType | None = None
+) -> Verification:
     """Runs `session` (the compiled model) and `model` in stock ONNX Runtime on the same inputs."""
     with as_file(model) as path:
-        return compare_session(session, expect(open_reference(path), cases))
+        return compare_session(session, expect(open_reference(path), cases), computed)
 
 
-def compare_session(session: Any, expected: Expected) -> Verification:
-    """Runs the compiled model where the reference was run, and compares."""
+def compare_session(session: Any, expected: Expected, computed: DType | None = None) -> Verification:
+    """Runs the compiled model where the reference was run, and compares.
+
+    `computed` is the type that floats are computed in, where that is coarser than their own.
+    """
     figures = [
-        figure for case, results in expected.cases for figure in _figures(session, case, expected.outputs, results)
+        figure
+        for case, results in expected.cases
+        for figure in _figures(session, case, expected.outputs, results, computed)
     ]
     return Verification(tuple(figures), f"onnxruntime {onnxruntime().__version__}, optimizations off")
 
 
-def _figures(session: Any, case: Case, names: Sequence[str], expected: Sequence[Array]) -> list[Figure]:
+def _figures(
+    session: Any, case: Case, names: Sequence[str], expected: Sequence[Array], computed: DType | None
+) -> list[Figure]:
     try:
         actual = run(session, case.feeds)
     except RunFailed as failed:
@@ -128,7 +137,8 @@ def _figures(session: Any, case: Case, names: Sequence[str], expected: Sequence[
     result = []
     for name, a, b in zip(names, map(np.asarray, actual), map(np.asarray, expected), strict=True):
         difference = compare(a, b)
-        passed = difference.within(dtype_of(b), "close")
+        dtype = dtype_of(b)
+        passed = difference.within(computed if computed is not None and dtype is DType.FLOAT32 else dtype, "close")
         result.append(Figure(case.label, name, str(b.dtype), difference, passed))
     return result
 

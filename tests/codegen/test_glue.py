@@ -54,8 +54,12 @@ def test_the_second_graph_of_a_library(tiny: Built) -> None:
 @pytest.mark.parametrize(
     "x, b, sentence",
     [
-        ((3, 600, 4), (3,), "tiny_add: 'seq' is 600, outside its declared range 1..512; rebuild with other dims"),
-        ((3, 0, 4), (3,), "tiny_add: 'seq' is 0, outside its declared range 1..512"),
+        (
+            (3, 600, 4),
+            (3,),
+            "tiny_add: 'seq' (dim 1 of input 'x') is 600, outside its declared range 1..512; rebuild with other dims",
+        ),
+        ((3, 0, 4), (3,), "tiny_add: 'seq' (dim 1 of input 'x') is 0, outside its declared range 1..512"),
         ((3, 3, 4), (4,), "tiny_add: dim 0 of input 'b \"quoted\"' is 4 but 'batch' is 3 in input 'x'"),
         ((3, 3, 5), (3,), "tiny_add: dim 2 of input 'x' is 5, expected 4"),
         ((3, 4), (3,), "tiny_add: input 'x' has 2 dims, expected 3"),
@@ -114,7 +118,7 @@ def test_memory_that_may_not_be_shared_is_told(tiny: Built) -> None:
 
 def test_a_symbol_below_an_open_range(tiny: Built) -> None:
     session = open_session(where_model(), tiny.library)
-    with pytest.raises(Exception, match="tiny_where: 'n' is 1, below its declared minimum 2"):
+    with pytest.raises(Exception, match=r"tiny_where: 'n' \(dim 0 of input 'c'\) is 1, below its declared minimum 2"):
         session.run(None, {"c": np.array([True]), "a": np.array([1.0])})
 
 

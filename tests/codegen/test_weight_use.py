@@ -82,7 +82,7 @@ def test_tables_are_those_that_are_only_looked_up() -> None:
 def test_the_hints_are_in_the_source(dims: dict[str, int], thin: str) -> None:
     size = BertSize(layers=1, hidden=32, heads=2, intermediate=48, vocabulary=20, positions=16)
     source = render_sources(ortisan.compile(bert(size), dims=dims))["graphs_0.cpp"]
-    assert f"scratch_bytes, run, {thin}, nullptr,\n" in source
+    assert f"scratch_bytes, run, {thin}}};\n" in source
     table = f'{{"embeddings.word_embeddings.weight", 1, {4 * 20 * 32}, true}},'
     matrix = f'{{"encoder.layer.0.intermediate.dense.weight/panels_rcr", 1, {4 * 32 * 48}, false}},'
     assert table in source

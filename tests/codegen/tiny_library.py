@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from ortisan.codegen.build import Built, build_library
 from ortisan.codegen.isa import find_isa
-from ortisan.codegen.library import BuildSource
-from ortisan.codegen.render import TEMPLATES, render
+from ortisan.codegen.library import CPU_FOLDERS, BuildSource, plain_files
+from ortisan.codegen.render import render
 
 CPP = Path(__file__).parent.parent / "cpp"
 W = np.array([1, 2, 3, 4], np.float32)
@@ -21,8 +21,7 @@ W = np.array([1, 2, 3, 4], np.float32)
 
 def tiny_project(isa: str = "native", *, domain: str = "ortisan.tiny", suffix: str = "") -> dict[str, str]:
     """The src folder of tiny; `suffix` is more C++ text, to make it another library."""
-    plain = (path for folder in ("cpu", "ort", "binding") for path in (TEMPLATES / folder).iterdir())
-    files = {path.name: path.read_text(encoding="utf-8") for path in plain if path.suffix in (".h", ".cpp", ".map")}
+    files = plain_files(*CPU_FOLDERS)
     graphs = (CPP / "tiny_graphs.cpp").read_text(encoding="utf-8").replace("ortisan.tiny", domain) + suffix
     target = find_isa(isa)
     build = BuildSource("tiny", target.name, target.machine, ("tiny_graphs.cpp",), target.flags, target.features)

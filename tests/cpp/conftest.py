@@ -24,7 +24,7 @@ from ortisan.codegen.toolchain import Compiler, find_compiler
 from ortisan.errors import ToolchainError
 
 HERE = Path(__file__).parent
-HEADERS = HERE.parents[1] / "ortisan" / "templates" / "cpu"
+HEADERS = [HERE.parents[1] / "ortisan" / "templates" / folder for folder in ("graph", "cpu")]
 FLAGS = [
     "-O3",
     "-std=c++17",
@@ -81,7 +81,17 @@ def build_driver(isa: Isa | None, compiler: Compiler, tmp_path_factory: pytest.T
             rest = [flag for flag in flags if flag not in march]
             chosen = list(isa.flags) if isa else march or ["-march=native"]
             source = str(HERE / f"{stem}.cpp")
-            command = [*compiler.argv, *FLAGS, *chosen, f"-I{HEADERS}", source, "-o", str(target), "-pthread", *rest]
+            command = [
+                *compiler.argv,
+                *FLAGS,
+                *chosen,
+                *(f"-I{folder}" for folder in HEADERS),
+                source,
+                "-o",
+                str(target),
+                "-pthread",
+                *rest,
+            ]
             subprocess.run(command, check=True)
             built[key] = target
         return built[key]

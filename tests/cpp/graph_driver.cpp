@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "bind.h"
+#include "execution.h"
 #include "driver.h"
 
 using namespace ortisan;
@@ -32,10 +33,10 @@ EXPORT const char* run_graph(const int64_t* dims, const char* inputs, const int6
   const auto in = pointers<const void*>(inputs, inputs_at, graph.input_count);
   const auto constants = pointers<const void*>(weights, weights_at, graph.weight_count);
   const auto out = pointers<void*>(outputs, outputs_at, graph.output_count);
-  const size_t bytes = static_cast<size_t>(graph.scratch_bytes(symbols.data())) / 64 * 64 + 64;
+  const size_t bytes = static_cast<size_t>(graph.execution->scratch_bytes(symbols.data())) / 64 * 64 + 64;
   char* scratch = static_cast<char*>(std::aligned_alloc(64, bytes));
   const driver::TestContext context;
-  const char* failure = graph.run(symbols.data(), in.data(), constants.data(), out.data(), scratch, context.parallel);
+  const char* failure = graph.execution->run(symbols.data(), in.data(), constants.data(), out.data(), scratch, context.parallel);
   std::free(scratch);
   return failure;
 }

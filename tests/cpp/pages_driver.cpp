@@ -1,4 +1,4 @@
-// The functions of templates/ort/huge_pages.h, for tests.
+// The functions of templates/ort_cpu/huge_pages.h, for tests.
 #include "huge_pages.h"
 
 #include "driver.h"

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.build
 
 MB = 1 << 20
 NONE = 2**64 - 1
-ORT = Path(__file__).parents[2] / "ortisan" / "templates" / "ort"
+ORT = Path(__file__).parents[2] / "ortisan" / "templates" / "ort_cpu"
 MODES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 

@@ -14,6 +14,7 @@
 
 #include "bind.h"
 #include "element_size.h"
+#include "execution.h"
 #include "thread_pool.h"
 
 using namespace ortisan;
@@ -83,8 +84,8 @@ struct Case {
     for (const Bytes& b : weights) constants.push_back(b.data());
     for (int32_t o = 0; o < graph.output_count; ++o) outputs.emplace_back(bytes_of(graph, graph.outputs[o], symbols.data()));
     for (Bytes& b : outputs) out.push_back(b.data());
-    AlignedBytes scratch(static_cast<size_t>(graph.scratch_bytes(symbols.data())));
-    const char* failure = graph.run(symbols.data(), in.data(), constants.data(), out.data(), scratch.data(), parallel);
+    AlignedBytes scratch(static_cast<size_t>(graph.execution->scratch_bytes(symbols.data())));
+    const char* failure = graph.execution->run(symbols.data(), in.data(), constants.data(), out.data(), scratch.data(), parallel);
     if (failure != nullptr) std::fprintf(stderr, "%s: %s\n", graph.op, failure);
     return failure == nullptr;
   }

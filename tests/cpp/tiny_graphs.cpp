@@ -7,7 +7,7 @@
 //             rules for shapes.
 // tiny_same: y[n] = 1 where its memory is that of x[n], which it may be, else 0.
 
-#include "graph.h"
+#include "execution.h"
 
 namespace ortisan {
 namespace {
@@ -113,20 +113,27 @@ const char* same_run(const int64_t* s, const void* const* inputs, const void* co
   return nullptr;
 }
 
+int64_t no_scratch(const int64_t*) { return 0; }
+
+constexpr Execution add_execution = {add_scratch, add_run, false};
+constexpr Execution where_execution = {no_scratch, where_run, false};
+constexpr Execution rules_execution = {no_scratch, rules_run, false};
+constexpr Execution same_execution = {no_scratch, same_run, false};
+
 constexpr GraphSpec tiny_add = {
     "tiny_add",  add_inputs,  2, add_weights, 1, add_outputs, 2, add_symbols, 2, add_guards, 2, add_expression<int64_t>,
-    add_expression<MaybeInt>, add_scratch, add_run, false, nullptr};
+    add_expression<MaybeInt>, nullptr, &add_execution};
 constexpr GraphSpec tiny_where = {
     "tiny_where", where_inputs, 2, nullptr, 0, where_outputs, 1, where_symbols, 1, nullptr, 0, nullptr,
-    nullptr, [](const int64_t*) { return int64_t{0}; }, where_run, false, nullptr};
+    nullptr, nullptr, &where_execution};
 
 constexpr GraphSpec tiny_rules = {
     "tiny_rules", rules_inputs, 3, nullptr, 0, rules_outputs, 1, rules_symbols, 3, rules_guards, 3, rules_expression<int64_t>,
-    rules_expression<MaybeInt>, [](const int64_t*) { return int64_t{0}; }, rules_run, false, nullptr};
+    rules_expression<MaybeInt>, nullptr, &rules_execution};
 
 constexpr GraphSpec tiny_same = {
     "tiny_same", same_inputs, 1, nullptr, 0, same_outputs, 1, where_symbols, 1, nullptr, 0, nullptr,
-    nullptr, [](const int64_t*) { return int64_t{0}; }, same_run, false, same_shared};
+    nullptr, same_shared, &same_execution};
 
 }  // namespace
 

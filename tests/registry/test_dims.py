@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortisan.codegen.cpu.expressions import DimPrinter
+from ortisan.codegen.expressions import DimPrinter
 from ortisan.errors import UnsupportedError
 from ortisan.registry.dims import (
     Facts,

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from ortisan.codegen.cpu.cuts import CutTable, Product, table
 from ortisan.codegen.cpu.emit import emit
 from ortisan.codegen.cpu.emit.move import Box, CopyContext, bits
-from ortisan.codegen.cpu.expressions import DimPrinter
 from ortisan.codegen.cpu.fusion import Group, fuse, loops
 from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param, Weight
 from ortisan.codegen.cpu.memory import Copy, MemoryPlan, plan_memory
 from ortisan.codegen.cpu.packing import pack, packed_bytes
 from ortisan.codegen.cpu.views import Views
+from ortisan.codegen.expressions import DimPrinter
 from ortisan.registry.dims import product
 from ortisan.registry.dtypes import Array
 from ortisan.registry.graph import Graph

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ortisan.codegen.cpu.kernel import Argument, KernelSpec, Param
 from ortisan.codegen.cpu.plan import GraphPlan
 from ortisan.codegen.cpu.weight_use import is_thin, looked_up
 from ortisan.codegen.render import render
-from ortisan.registry.dims import Dim, is_static
-from ortisan.registry.graph import Value
+from ortisan.codegen.tables import GraphTables, WeightRow, describe_graph
 
 _HEADERS = {
     "arange": ("move.h",),
@@ -37,45 +36,6 @@ _HEADERS = {
 }
 """What the kernels of a template include."""
 
-_INT64_MAX = "std::numeric_limits<int64_t>::max()"
-
-
-@dataclass(frozen=True)
-class DimRef:
-    kind: str
-    value: int
-
-
-@dataclass(frozen=True)
-class TensorRow:
-    index: int
-    name: str
-    dtype: int
-    dims: tuple[DimRef, ...]
-
-
-@dataclass(frozen=True)
-class WeightRow:
-    name: str
-    dtype: int
-    bytes: int
-    looked_up: bool
-
-
-@dataclass(frozen=True)
-class SymbolRow:
-    name: str
-    low: int
-    high: str
-
-
-@dataclass(frozen=True)
-class GuardRow:
-    kind: str
-    a: DimRef
-    b: DimRef
-    where: str
-
 
 @dataclass(frozen=True)
 class Pointer:
@@ -94,68 +54,26 @@ class Call:
 @dataclass(frozen=True)
 class GraphSource:
     index: int
-    op: str
+    graph: GraphTables
     kernels: tuple[str, ...]
-    inputs: tuple[TensorRow, ...]
-    outputs: tuple[TensorRow, ...]
-    weights: tuple[WeightRow, ...]
-    symbols: tuple[SymbolRow, ...]
-    guards: tuple[GuardRow, ...]
     messages: tuple[str, ...]
-    expressions: tuple[str, ...]
     slots: tuple[str, ...]
     calls: tuple[Call, ...]
     thin: bool
-    shared: tuple[tuple[int, int], ...]
-
-
-@dataclass(eq=False)
-class _Expressions:
-    """The dims that are neither numbers nor symbols, numbered as they are met."""
-
-    plan: GraphPlan
-    printed: dict[str, int] = field(default_factory=dict)
-
-    def ref(self, dim: Dim) -> DimRef:
-        if is_static(dim):
-            return DimRef("fixed", int(dim))
-        if dim.is_Symbol:
-            return DimRef("symbol", self.plan.printer.index[dim.name])
-        text = self.plan.printer(dim)
-        return DimRef("expression", self.printed.setdefault(text, len(self.printed)))
 
 
 def render_graph(plan: GraphPlan, index: int, op: str) -> str:
-    expressions = _Expressions(plan)
     functions, calls = _kernels(plan)
-    graph, limits = plan.graph, plan.graph.bounds
     source = GraphSource(
         index,
-        op,
+        describe_graph(plan.graph, op, plan.printer, _weights(plan), plan.memory.shared),
         tuple(functions),
-        tuple(_tensor(i, value.name, value, expressions) for i, value in enumerate(graph.inputs)),
-        tuple(_tensor(i, graph.output_names[i], value, expressions) for i, value in enumerate(graph.outputs)),
-        _weights(plan),
-        tuple(
-            SymbolRow(name, limits.get(name, (0, 0))[0], str(limits[name][1]) if name in limits else _INT64_MAX)
-            for name in graph.symbols
-        ),
-        tuple(
-            GuardRow(guard.kind, expressions.ref(guard.a), expressions.ref(guard.b), guard.where)
-            for guard in graph.guards
-        ),
         plan.messages,
-        tuple(expressions.printed),
         tuple(_largest(plan.printer.all(slot.sizes)) for slot in plan.memory.slots),
         tuple(calls),
         is_thin(plan),
-        plan.memory.shared,
     )
     return render("cpu/graph.cpp.j2", source)
-
-
-def _tensor(index: int, name: str, value: Value, expressions: _Expressions) -> TensorRow:
-    return TensorRow(index, name, value.dtype.onnx, tuple(expressions.ref(dim) for dim in value.shape))
 
 
 def _weights(plan: GraphPlan) -> tuple[WeightRow, ...]:
@@ -214,7 +132,7 @@ def render_file(plans: Sequence[GraphPlan], first_index: int, ops: Sequence[str]
     kernels: list[KernelSpec] = [kernel for plan in plans for kernel in plan.kernels]
     used = {header for kernel in kernels for header in _HEADERS[_stem(kernel.template)]}
     graphs = tuple(render_graph(plan, first_index + i, ops[i]) for i, plan in enumerate(plans))
-    return render("cpu/graphs.cpp.j2", FileSource(tuple(sorted({"graph.h", "pieces.h", "types.h", *used})), graphs))
+    return render("cpu/graphs.cpp.j2", FileSource(tuple(sorted({"execution.h", "pieces.h", "types.h", *used})), graphs))
 
 
 def _stem(template: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ortisan.codegen.cpu.costs import is_expensive
-from ortisan.codegen.cpu.expressions import contiguous_strides
+from ortisan.codegen.expressions import contiguous_strides
 from ortisan.registry.builder import is_constant
 from ortisan.registry.dims import Dim, is_static, product, settle
 from ortisan.registry.graph import Graph, Node, Value

@@ -45,7 +45,7 @@ class Attention(Op):
     nan_rows_zero: bool = False
 
     stem: ClassVar[str] = "attention"
-    ait: ClassVar[str | None] = "mem_eff_attention"
+    ait: ClassVar[str | None] = "mem_eff_attention; pad_last_dim, bmm_rrr, softmax, bmm_rcr"
 
     @property
     def hidden_logit(self) -> float:

@@ -30,7 +30,7 @@ class IndexSelect(Move):
     axis: int
 
     stem: ClassVar[str] = "index_select"
-    ait: ClassVar[str | None] = "batch_gather, index_select"
+    ait: ClassVar[str | None] = "batch_gather, index_select, dynamic_slice"
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
         x, indices = inputs

@@ -78,7 +78,7 @@ class Bmm(Op):
     layout: Layout
 
     stem: ClassVar[str] = "bmm"
-    ait: ClassVar[str | None] = "bmm_rcr, bmm_rrr"
+    ait: ClassVar[str | None] = "bmm_rcr, bmm_rrr, gemm_rcr, gemm_rrr"
 
     @property
     def name(self) -> str:

@@ -21,7 +21,7 @@ class Size(Move):
     dims: Shape
 
     stem: ClassVar[str] = "size"
-    ait: ClassVar[str | None] = "size"
+    ait: ClassVar[str | None] = None
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
         return (TensorType(DType.INT64, (len(self.dims),)),)

@@ -184,7 +184,7 @@ class Pad(Move):
     mode: PadMode = "constant"
 
     stem: ClassVar[str] = "pad"
-    ait: ClassVar[str | None] = "pad_last_dim"
+    ait: ClassVar[str | None] = "pad_last_dim; concatenate, full"
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
         x = inputs[0]

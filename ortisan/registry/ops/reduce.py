@@ -64,7 +64,7 @@ class Reduce(Op):
     keepdim: bool
 
     stem: ClassVar[str] = "reduce"
-    ait: ClassVar[str | None] = "reduce_sum, reduce_mean, reduce_max, reduce_min, vector_norm"
+    ait: ClassVar[str | None] = "reduce_sum, reduce_mean, reduce_max, reduce_min, elementwise"
 
     @property
     def name(self) -> str:
@@ -113,7 +113,7 @@ class ArgReduce(Op):
     """Of equal elements, the last instead of the first."""
 
     stem: ClassVar[str] = "argmax"
-    ait: ClassVar[str | None] = "argmax"
+    ait: ClassVar[str | None] = None
 
     @property
     def name(self) -> str:

@@ -30,7 +30,7 @@ class Rotary(Op):
     interleaved: bool = False
 
     stem: ClassVar[str] = "rotary"
-    ait: ClassVar[str | None] = None
+    ait: ClassVar[str | None] = "split, elementwise, concatenate"
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
         x, cos, sin = inputs

@@ -22,7 +22,7 @@ class Softmax(Op):
     log: bool = False
 
     stem: ClassVar[str] = "softmax"
-    ait: ClassVar[str | None] = "softmax"
+    ait: ClassVar[str | None] = "softmax; reduce_max, reduce_sum, elementwise"
 
     @property
     def name(self) -> str:
@@ -104,7 +104,7 @@ class RmsNorm(Op):
     gamma: bool = True
 
     stem: ClassVar[str] = "rms_norm"
-    ait: ClassVar[str | None] = None
+    ait: ClassVar[str | None] = "elementwise, reduce_mean"
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
         x = inputs[0]

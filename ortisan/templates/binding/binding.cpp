@@ -23,6 +23,7 @@
 
 #include "bind.h"
 #include "element_size.h"
+#include "execution.h"
 #include "thread_pool.h"
 
 namespace py = pybind11;
@@ -218,7 +219,7 @@ class Graph {
       call.output_data.push_back(call.outputs.back().mutable_data());
     }
     check_overlaps(call, out);
-    call.scratch_bytes = spec_.scratch_bytes(call.symbols.data());
+    call.scratch_bytes = spec_.execution->scratch_bytes(call.symbols.data());
     if (call.scratch_bytes < 0) throw py::value_error(std::string(spec_.op) + ": the inputs are too large");
     return call;
   }
@@ -251,7 +252,7 @@ class Graph {
     const char* failure = nullptr;
     {
       const py::gil_scoped_release released;
-      failure = spec_.run(call.symbols.data(), call.input_data.data(), call.weights->data.data(), call.output_data.data(),
+      failure = spec_.execution->run(call.symbols.data(), call.input_data.data(), call.weights->data.data(), call.output_data.data(),
                           scratch, pool_.handle());
     }
     if (failure != nullptr) throw std::runtime_error(std::string(spec_.op) + ": " + failure);

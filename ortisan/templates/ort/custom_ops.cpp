@@ -1,18 +1,13 @@
 // The library's only exported function. It offers every compiled graph to ONNX Runtime as a custom op of the library's domain.
-//
-// ORTISAN_ISA is the target's name, ORTISAN_CPU_FEATURES the space-separated features that its code needs.
+// What differs from target to target is in target.h.
 
 #include <atomic>
 #include <new>
 
-#include "cpu_features.h"
-#include "ort_kernel.h"
 #include "ort_shapes.h"
+#include "target.h"
 
 namespace ortisan {
-
-WeightCopies weight_copies;
-
 namespace {
 
 struct Registration;
@@ -21,7 +16,7 @@ struct Registration;
 struct GraphOp : ort::CustomOp {
   const GraphSpec* graph;
   Registration* home;
-  Weights weights;
+  Setting setting;
 };
 
 const GraphSpec& graph_of(const ort::CustomOp* op) { return *static_cast<const GraphOp*>(op)->graph; }
@@ -60,21 +55,21 @@ struct Registration {
   ~Registration() {
     if (domain != nullptr) ort::release_custom_op_domain(api, domain);
   }
-  ort::Status* fill(const Array<Weights>& weights);
-  bool has(const Array<Weights>& weights) const;
+  ort::Status* fill(const Array<Setting>& settings);
+  bool has(const Array<Setting>& settings) const;
 };
 
 // A kernel that is counted while it exists.
-struct HomedKernel : OrtKernel {
+struct HomedKernel : Kernel {
   Registration& home;
-  HomedKernel(const ort::Api& api, const GraphSpec& graph, Registration& h) : OrtKernel(api, graph), home(h) { ++home.kernels; }
+  HomedKernel(const ort::Api& api, const GraphSpec& graph, Registration& h) : Kernel(api, graph), home(h) { ++home.kernels; }
   ~HomedKernel() { --home.kernels; }
 };
 
 ort::Status* create_kernel(const ort::CustomOp* op, const ort::Api* api, const ort::KernelInfo* info, void** result) {
   const GraphOp& own = *static_cast<const GraphOp*>(op);
   auto* kernel = create<HomedKernel>(*api, *own.graph, *own.home);
-  ort::Status* status = kernel == nullptr ? out_of_memory(*api, own.graph->op) : kernel->load(info, own.weights);
+  ort::Status* status = kernel == nullptr ? out_of_memory(*api, own.graph->op) : kernel->load(info, own.setting);
   if (status == nullptr)
     *result = kernel;
   else
@@ -89,11 +84,11 @@ ort::Status* infer_output_shape(const ort::CustomOp* op, ort::ShapeInferContext*
   return nullptr;
 }
 
-GraphOp make_op(const GraphSpec& graph, Registration* home, Weights weights) {
+GraphOp make_op(const GraphSpec& graph, Registration* home, Setting setting) {
   GraphOp op{};
   op.version = ort::api_version;
   op.name = [](const ort::CustomOp* self) { return graph_of(self).op; };
-  op.execution_provider = [](const ort::CustomOp*) { return "CPUExecutionProvider"; };
+  op.execution_provider = [](const ort::CustomOp*) { return execution_provider; };
   op.input_type = input_type;
   op.input_count = [](const ort::CustomOp* self) {
     return static_cast<size_t>(graph_of(self).input_count + graph_of(self).weight_count);
@@ -111,23 +106,23 @@ GraphOp make_op(const GraphSpec& graph, Registration* home, Weights weights) {
   op.release_may_inplace = [](int*, int*) {};
   op.graph = &graph;
   op.home = home;
-  op.weights = weights;
+  op.setting = setting;
   return op;
 }
 
-ort::Status* Registration::fill(const Array<Weights>& weights) {
+ort::Status* Registration::fill(const Array<Setting>& settings) {
   if (!ops) return out_of_memory(api, domain_name);
   if (auto* status = ort::create_custom_op_domain(api, domain_name, &domain)) return status;
   for (int32_t g = 0; g < graph_spec_count; ++g) {
-    ops[g] = make_op(*graph_specs[g], this, weights[g]);
+    ops[g] = make_op(*graph_specs[g], this, settings[g]);
     if (auto* status = ort::custom_op_domain_add(api, domain, &ops[g])) return status;
   }
   return nullptr;
 }
 
-bool Registration::has(const Array<Weights>& weights) const {
+bool Registration::has(const Array<Setting>& settings) const {
   for (int32_t g = 0; g < graph_spec_count; ++g)
-    if (ops[g].weights != weights[g]) return false;
+    if (ops[g].setting != settings[g]) return false;
   return true;
 }
 
@@ -146,14 +141,14 @@ struct Registrations {
 };
 Registrations registrations;
 
-ort::Status* find_registration(const ort::Api& api, const Array<Weights>& weights, Registration** found) {
+ort::Status* find_registration(const ort::Api& api, const Array<Setting>& settings, Registration** found) {
   for (Registration* r = registrations.first.load(std::memory_order_acquire); r != nullptr; r = r->next) {
-    if (&r->api != &api || !r->has(weights)) continue;
+    if (&r->api != &api || !r->has(settings)) continue;
     *found = r;
     return nullptr;
   }
   Registration* made = create<Registration>(api);
-  if (ort::Status* status = made == nullptr ? out_of_memory(api, domain_name) : made->fill(weights)) {
+  if (ort::Status* status = made == nullptr ? out_of_memory(api, domain_name) : made->fill(settings)) {
     destroy(made);
     return status;
   }
@@ -166,9 +161,9 @@ ort::Status* find_registration(const ort::Api& api, const Array<Weights>& weight
 
 // The session's setting for an op. A kernel can't ask for it in the oldest ONNX Runtime, so it is read here, off the options: an
 // entry counts when it is there before the library is registered.
-ort::Status* read_setting(const ort::SessionOptions* options, const ort::Api& api, const char* op, Weights* weights) {
+ort::Status* read_setting(const ort::SessionOptions* options, const ort::Api& api, const char* op, Setting* setting) {
   char key[256];
-  std::snprintf(key, sizeof key, "custom_op.%s.weights", op);
+  std::snprintf(key, sizeof key, "custom_op.%s.%s", op, setting_key);
   int there = 0;
   if (auto* status = ort::has_config_entry(api, options, key, &there)) return status;
   if (there == 0) return nullptr;
@@ -177,36 +172,31 @@ ort::Status* read_setting(const ort::SessionOptions* options, const ort::Api& ap
   Array<char> text(size);
   if (!text) return out_of_memory(api, op);
   if (auto* status = ort::get_config_entry(api, options, key, text.items, &size)) return status;
-  if (parse_weights(text.items, weights)) return nullptr;
-  return refuse(api, ort::invalid_argument, "%s: the session config entry '%s' is '%s', expected auto, mapped or huge",
-                Name(op).text, key, Name(text.items).text);
+  if (parse_setting(text.items, setting)) return nullptr;
+  return refuse(api, ort::invalid_argument, "%s: the session config entry '%s' is '%s', expected %s", Name(op).text, key,
+                Name(text.items).text, setting_choices);
 }
 
 ort::Status* register_all(ort::SessionOptions* options, const ort::Api& api) {
-  Array<Weights> weights(graph_spec_count);
-  if (!weights) return out_of_memory(api, domain_name);
+  Array<Setting> settings(graph_spec_count);
+  if (!settings) return out_of_memory(api, domain_name);
   for (int32_t g = 0; g < graph_spec_count; ++g)
-    if (auto* status = read_setting(options, api, graph_specs[g]->op, &weights[g])) return status;
+    if (auto* status = read_setting(options, api, graph_specs[g]->op, &settings[g])) return status;
   Registration* registration = nullptr;
-  if (auto* status = find_registration(api, weights, &registration)) return status;
+  if (auto* status = find_registration(api, settings, &registration)) return status;
   return ort::add_custom_op_domain(api, options, registration->domain);
 }
 
 }  // namespace
 }  // namespace ortisan
 
-// Up to the check of the CPU, nothing runs here that is not internal to this file.
+// Up to the check of the machine, nothing runs here that is not internal to this file.
 extern "C" __attribute__((visibility("default"))) ort::Status* RegisterCustomOps(ort::SessionOptions* options,
                                                                                  const ort::ApiBase* base) {
   constexpr size_t size = 256;
   char sentence[size];
-  char missing[32];
   const ort::Api* oldest = base->get_api(1);
-  if (oldest != nullptr && ortisan::find_missing_feature(ORTISAN_CPU_FEATURES, missing, sizeof missing)) {
-    std::snprintf(sentence, size, "this library was built for %s CPUs, but this CPU has no %s; rebuild it for this machine's target",
-                  ORTISAN_ISA, missing);
-    return ort::create_status(*oldest, ort::fail, sentence);
-  }
+  if (oldest != nullptr && ortisan::is_unusable(sentence, size)) return ort::create_status(*oldest, ort::fail, sentence);
   const ort::Api* api = base->get_api(ort::api_version);
   if (api != nullptr) return ortisan::register_all(options, *api);
   if (oldest == nullptr) return nullptr;

@@ -10,6 +10,7 @@ namespace ort {
 struct Status;
 struct Value;
 struct Allocator;
+struct MemoryInfo;
 struct SessionOptions;
 struct CustomOpDomain;
 struct TypeAndShape;
@@ -60,11 +61,14 @@ constexpr Function<62, Status*(const TypeAndShape*, int64_t*, size_t)> get_dimen
 constexpr Function<63, Status*(const TypeAndShape*, const char**, size_t)> get_symbolic_dimensions;
 constexpr Function<64, Status*(const TypeAndShape*, size_t*)> get_element_count;
 constexpr Function<65, Status*(const Value*, TypeAndShape**)> get_type_and_shape;
+constexpr Function<72, Status*(const MemoryInfo*, int*)> memory_info_id;
 constexpr Function<75, Status*(Allocator*, size_t, void**)> allocator_alloc;
 constexpr Function<76, Status*(Allocator*, void*)> allocator_free;
+constexpr Function<77, Status*(const Allocator*, const MemoryInfo**)> allocator_info;  // belongs to the allocator
 constexpr Function<88, Status*(const KernelContext*, size_t*)> context_input_count;
 constexpr Function<90, Status*(const KernelContext*, size_t, const Value**)> context_input;
 constexpr Function<91, Status*(KernelContext*, size_t, const int64_t*, size_t, Value**)> context_output;
+constexpr Function<193, Status*(const KernelContext*, void**)> context_gpu_stream;
 constexpr Function<237, Status*(const SessionOptions*, const char*, int*)> has_config_entry;
 constexpr Function<238, Status*(const SessionOptions*, const char*, char*, size_t*)> get_config_entry;
 constexpr Function<249, Status*(const KernelInfo*, size_t, int*, const Value**)> info_constant_input;

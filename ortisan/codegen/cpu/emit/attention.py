@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ortisan.codegen.cpu.expressions import DimPrinter
 from ortisan.codegen.cpu.fusion import Group
 from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, literal, only_node
 from ortisan.codegen.cpu.views import Layout
+from ortisan.codegen.expressions import DimPrinter
 from ortisan.registry.dims import floor_div
 from ortisan.registry.graph import Node
 from ortisan.registry.ops import Attention

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ortisan.codegen.cpu.expressions import contiguous_strides
 from ortisan.codegen.cpu.fusion import Group
 from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param, only_node
+from ortisan.codegen.expressions import contiguous_strides
 from ortisan.registry.dims import Dim, is_static, maximum, minimum, product, settle
 from ortisan.registry.dtypes import DType
 from ortisan.registry.ops import Concatenate, DynamicSlice, Expand, Pad, Permute, Split

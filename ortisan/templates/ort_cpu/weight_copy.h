@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "graph.h"
+#include "execution.h"
 #include "huge_pages.h"
 
 namespace ortisan {
@@ -37,7 +37,7 @@ struct WeightCopies {
   pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   WeightCopy* first = nullptr;
 };
-extern WeightCopies weight_copies;  // defined in custom_ops.cpp
+inline WeightCopies weight_copies;
 
 // Calls visit(index, offset in the copy, bytes) for each weight that is copied; returns the size of the copy.
 template <class Visit>
@@ -111,11 +111,11 @@ inline void leave_copy(WeightCopy* copy) {
 
 // Whether a graph's weights are to be copied. A copy that can't have 2 MB pages is worth nothing, whoever asks for it.
 inline bool wants_copy(const GraphSpec& graph, Weights setting) {
-  if (setting == Weights::mapped || (setting == Weights::automatic && !graph.thin)) return false;
+  if (setting == Weights::mapped || (setting == Weights::automatic && !graph.execution->thin)) return false;
   const size_t bytes = copied_bytes(graph);
   if (bytes == 0) return false;
   const Machine machine = this_machine();
-  return setting == Weights::huge ? machine.huge_pages : copy_pays(graph.thin, bytes, machine);
+  return setting == Weights::huge ? machine.huge_pages : copy_pays(graph.execution->thin, bytes, machine);
 }
 
 }  // namespace ortisan

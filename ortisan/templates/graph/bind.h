@@ -83,12 +83,18 @@ inline bool read_symbols(const Sentence& error, const InputShape* shapes, int64_
   return true;
 }
 
+struct Source {
+  const char* input;
+  int32_t dim;
+};
+
 // The first input that has this symbol as a dim.
-inline const char* source_of(const GraphSpec& graph, int64_t symbol) {
+inline Source source_of(const GraphSpec& graph, int64_t symbol) {
   for (int32_t i = 0; i < graph.input_count; ++i)
     for (int32_t d = 0; d < graph.inputs[i].rank; ++d)
-      if (graph.inputs[i].dims[d].kind == DimSpec::symbol && graph.inputs[i].dims[d].value == symbol) return graph.inputs[i].name;
-  return "";
+      if (graph.inputs[i].dims[d].kind == DimSpec::symbol && graph.inputs[i].dims[d].value == symbol)
+        return {graph.inputs[i].name, d};
+  return {"", 0};
 }
 
 // Every further use of a symbol, and every expression, agrees with what was read.
@@ -103,7 +109,7 @@ inline bool check_inputs(const Sentence& error, const InputShape* shapes, const 
       if (size == wanted) continue;
       if (dim.kind == DimSpec::symbol)
         return error.say("dim %d of input '%s' is %" PRId64 " but '%s' is %" PRId64 " in input '%s'", d, Name(input.name).text,
-                         size, Name(graph.symbols[dim.value].name).text, wanted, Name(source_of(graph, dim.value)).text);
+                         size, Name(graph.symbols[dim.value].name).text, wanted, Name(source_of(graph, dim.value).input).text);
       return error.say("dim %d of input '%s' is %" PRId64 ", expected %" PRId64 " for the other inputs' sizes", d,
                        Name(input.name).text, size, wanted);
     }
@@ -116,11 +122,14 @@ inline bool check_bounds(const Sentence& error, const int64_t* symbols) {
   for (int32_t s = 0; s < graph.symbol_count; ++s) {
     const SymbolSpec& symbol = graph.symbols[s];
     if (symbols[s] >= symbol.low && symbols[s] <= symbol.high) continue;
+    const Source source = source_of(graph, s);
     if (symbol.high == INT64_MAX)
-      return error.say("'%s' is %" PRId64 ", below its declared minimum %" PRId64 "; rebuild with other dims",
-                       Name(symbol.name).text, symbols[s], symbol.low);
-    return error.say("'%s' is %" PRId64 ", outside its declared range %" PRId64 "..%" PRId64 "; rebuild with other dims",
-                     Name(symbol.name).text, symbols[s], symbol.low, symbol.high);
+      return error.say("'%s' (dim %d of input '%s') is %" PRId64 ", below its declared minimum %" PRId64
+                       "; rebuild with other dims",
+                       Name(symbol.name).text, source.dim, Name(source.input).text, symbols[s], symbol.low);
+    return error.say("'%s' (dim %d of input '%s') is %" PRId64 ", outside its declared range %" PRId64 "..%" PRId64
+                     "; rebuild with other dims",
+                     Name(symbol.name).text, source.dim, Name(source.input).text, symbols[s], symbol.low, symbol.high);
   }
   return true;
 }

@@ -1,10 +1,9 @@
-// What a generated graph hands to its callers (the ONNX Runtime glue, the direct binding): tables and four functions.
+// What a generated graph hands to its callers (the ONNX Runtime glue, the direct binding): tables, and how it is run, which is
+// each target's own affair.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-
-#include "parallel.h"
 
 namespace ortisan {
 
@@ -88,6 +87,8 @@ struct GuardSpec {
   const char* where;  // names the node that needs it
 };
 
+struct Execution;  // defined by the target: execution.h
+
 struct GraphSpec {
   const char* op;  // the custom op's type name
   const TensorSpec* inputs;  // node inputs 0 .. input_count - 1
@@ -102,15 +103,10 @@ struct GraphSpec {
   int32_t guard_count;
   int64_t (*expression)(int32_t index, const int64_t* symbols);
   MaybeInt (*maybe_expression)(int32_t index, const MaybeInt* symbols);
-  int64_t (*scratch_bytes)(const int64_t* symbols);
-  // Null, or the failure's message (static storage). A pointer is null only where a tensor has no elements; scratch is
-  // 64-byte aligned.
-  const char* (*run)(const int64_t* symbols, const void* const* inputs, const void* const* weights, void* const* outputs,
-                     char* scratch, Parallel parallel);
-  bool thin;  // most bytes of the packed weights are read by products of few rows
   // Null, or tells which inputs and outputs, pair by pair, may be the same memory: caches that are written in place. Returns
   // how many pairs there are.
   size_t (*shared)(int** inputs, int** outputs);
+  const Execution* execution;
 };
 
 // Defined by the generated library.cpp.

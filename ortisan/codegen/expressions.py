@@ -1,4 +1,4 @@
-"""Dims as C++ expressions over the symbol vector `s`, in the vocabulary of templates/cpu/graph.h."""
+"""Dims as C++ expressions over the symbol vector `s`, in the vocabulary of templates/graph/graph.h."""
 
 from __future__ import annotations
 

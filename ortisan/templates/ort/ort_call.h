@@ -1,37 +1,30 @@
-// The kernel of a custom op: one per node and session. It holds the weights' addresses (and its part in a copy of them), nothing
-// that changes, so that any number of threads may compute at once.
+// What the kernels of all targets have in common: a kernel's weights, checked, and one call's inputs, symbols and outputs.
 #pragma once
-
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#endif
 
 #include "array.h"
 #include "bind.h"
 #include "element_size.h"
 #include "ort_status.h"
-#include "weight_copy.h"
 
 namespace ortisan {
 
+// The kernel of a custom op: one per node and session. It holds nothing that changes after it has been loaded, so that any number
+// of threads may compute at once.
 struct OrtKernel {
   const ort::Api& api;
   const GraphSpec& graph;
   ort::Allocator* allocator = nullptr;
   Array<const void*> weights;
-  WeightCopy* copy = nullptr;
 
   OrtKernel(const ort::Api& a, const GraphSpec& g) : api(a), graph(g), weights(g.weight_count) {}
   OrtKernel(const OrtKernel&) = delete;
   OrtKernel& operator=(const OrtKernel&) = delete;
   ~OrtKernel() {
-    leave_copy(copy);
     if (allocator != nullptr) ort::release_allocator(api, allocator);
   }
 
-  ort::Status* load(const ort::KernelInfo* info, Weights setting);
+  ort::Status* load(const ort::KernelInfo* info);
   ort::Status* load_weight(const ort::KernelInfo* info, int32_t index);
-  ort::Status* compute(ort::KernelContext* context) const;
 };
 
 // Owns the type and shape of a value.
@@ -51,73 +44,6 @@ struct ValueInfo {
     if (auto* status = ort::get_type_and_shape(api, value, &info)) return status;
     if (auto* status = ort::get_element_type(api, info, &dtype)) return status;
     return ort::get_dimensions_count(api, info, &rank);
-  }
-};
-
-// Under AddressSanitizer a fence of forbidden bytes stands on both sides of the scratch block: ONNX Runtime's allocator takes
-// blocks out of larger ones, where nobody else would notice an overrun.
-#if defined(__SANITIZE_ADDRESS__)
-constexpr size_t fence = 64;
-inline void forbid(const char* start, size_t bytes) { __asan_poison_memory_region(start, bytes); }
-inline void allow(const char* start, size_t bytes) { __asan_unpoison_memory_region(start, bytes); }
-#else
-constexpr size_t fence = 0;
-inline void forbid(const char*, size_t) {}
-inline void allow(const char*, size_t) {}
-#endif
-
-// One block of scratch memory for one call, on a cache line's boundary.
-struct Scratch {
-  const OrtKernel& kernel;
-  void* block = nullptr;
-  size_t size = 0;
-  char* data = nullptr;
-
-  explicit Scratch(const OrtKernel& k) : kernel(k) {}
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  ~Scratch() {
-    if (block == nullptr) return;
-    allow(data - fence, size + 2 * fence);
-    succeeded(kernel.api, ort::allocator_free(kernel.api, kernel.allocator, block));
-  }
-  ort::Status* reserve(int64_t bytes) {
-    constexpr int64_t more = 63 + 2 * fence;
-    if (bytes < 0 || bytes > INT64_MAX - more)
-      return refuse(kernel.api, ort::invalid_argument, "%s: the inputs are too large", Name(kernel.graph.op).text);
-    if (bytes == 0) return nullptr;
-    size = static_cast<size_t>(bytes);
-    if (auto* status = ort::allocator_alloc(kernel.api, kernel.allocator, size + more, &block)) return status;
-    if (block == nullptr) return out_of_memory(kernel.api, kernel.graph.op);
-    data = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(block) + fence + 63) & ~static_cast<uintptr_t>(63));
-    forbid(data - fence, fence);
-    forbid(data + size, fence);
-    return nullptr;
-  }
-};
-
-// ONNX Runtime's thread pool of the session, for one call. A status that it returns is kept for the end of the call.
-struct SessionPool {
-  const ort::Api& api;
-  const ort::KernelContext* context;
-  ort::Status* status = nullptr;
-
-  Parallel handle() { return {this, &SessionPool::run}; }
-
-  static void run(void* self, int64_t count, void (*task)(void*, int64_t), void* arg) {
-    struct Job {
-      void (*task)(void*, int64_t);
-      void* arg;
-    } job{task, arg};
-    SessionPool& pool = *static_cast<SessionPool*>(self);
-    auto* status = ort::context_parallel_for(
-        pool.api, pool.context,
-        [](void* user, size_t index) { static_cast<Job*>(user)->task(static_cast<Job*>(user)->arg, static_cast<int64_t>(index)); },
-        static_cast<size_t>(count), 0, &job);
-    if (pool.status == nullptr)
-      pool.status = status;
-    else
-      succeeded(pool.api, status);
   }
 };
 
@@ -146,11 +72,10 @@ inline ort::Status* OrtKernel::load_weight(const ort::KernelInfo* info, int32_t 
   return status;
 }
 
-inline ort::Status* OrtKernel::load(const ort::KernelInfo* info, Weights setting) {
+inline ort::Status* OrtKernel::load(const ort::KernelInfo* info) {
   if (!weights) return out_of_memory(api, graph.op);
   for (int32_t w = 0; w < graph.weight_count; ++w)
     if (auto* status = load_weight(info, w)) return status;
-  if (wants_copy(graph, setting)) copy = use_copy(graph, weights.items);
   return ort::info_allocator(api, info, ort::default_memory, &allocator);
 }
 
@@ -160,9 +85,9 @@ inline size_t total_rank(const TensorSpec* tensors, int32_t count) {
   return total;
 }
 
-// What one call is made of: the inputs' shapes (side by side in `dims`) and data, the symbols, the outputs' sizes and data.
+// What one call is made of: the inputs' shapes and data, the symbols, the outputs' sizes and data. The sizes of all inputs lie side
+// by side in `dims`, those of all outputs in `sizes`.
 struct Call {
-  const OrtKernel& kernel;
   const ort::Api& api;
   const GraphSpec& graph;
   Array<int64_t> dims, symbols, sizes;
@@ -171,7 +96,7 @@ struct Call {
   Array<void*> outputs;
 
   explicit Call(const OrtKernel& k)
-      : kernel(k), api(k.api), graph(k.graph), dims(total_rank(graph.inputs, graph.input_count)), symbols(graph.symbol_count),
+      : api(k.api), graph(k.graph), dims(total_rank(graph.inputs, graph.input_count)), symbols(graph.symbol_count),
         sizes(total_rank(graph.outputs, graph.output_count)), shapes(graph.input_count), inputs(graph.input_count),
         outputs(graph.output_count) {}
 
@@ -181,6 +106,7 @@ struct Call {
   ort::Status* bind() const;
   ort::Status* make_outputs(ort::KernelContext* context);
   ort::Status* check_sharing() const;
+  ort::Status* prepare(ort::KernelContext* context);
 };
 
 inline ort::Status* Call::read_input(const ort::KernelContext* context, int32_t index, int64_t* input_dims) {
@@ -217,12 +143,13 @@ inline ort::Status* Call::bind() const {
 }
 
 inline ort::Status* Call::make_outputs(ort::KernelContext* context) {
-  for (int32_t o = 0; o < graph.output_count; ++o) {
+  int64_t* next = sizes.items;
+  for (int32_t o = 0; o < graph.output_count; next += graph.outputs[o].rank, ++o) {
     const TensorSpec& output = graph.outputs[o];
     const size_t rank = static_cast<size_t>(output.rank);
-    for (size_t d = 0; d < rank; ++d) sizes[d] = dim_value(graph, output.dims[d], symbols.items);
+    for (size_t d = 0; d < rank; ++d) next[d] = dim_value(graph, output.dims[d], symbols.items);
     ort::Value* value = nullptr;
-    if (auto* status = ort::context_output(api, context, static_cast<size_t>(o), sizes.items, rank, &value)) return status;
+    if (auto* status = ort::context_output(api, context, static_cast<size_t>(o), next, rank, &value)) return status;
     if (value == nullptr)
       return refuse(api, ort::invalid_argument, "%s: output '%s' is not connected; each output of the node needs a name",
                     Name(graph.op).text, Name(output.name).text);
@@ -249,20 +176,13 @@ inline ort::Status* Call::check_sharing() const {
   return nullptr;
 }
 
-inline ort::Status* OrtKernel::compute(ort::KernelContext* context) const {
-  Call call(*this);
-  if (!call) return out_of_memory(api, graph.op);
-  if (auto* status = call.read_inputs(context)) return status;
-  if (auto* status = call.bind()) return status;
-  if (auto* status = call.make_outputs(context)) return status;
-  if (auto* status = call.check_sharing()) return status;
-  Scratch scratch(*this);
-  if (auto* status = scratch.reserve(graph.scratch_bytes(call.symbols.items))) return status;
-  SessionPool pool{api, context};
-  const char* failure = graph.run(call.symbols.items, call.inputs.items, weights.items, call.outputs.items, scratch.data,
-                                  pool.handle());
-  if (pool.status != nullptr) return pool.status;
-  return failure == nullptr ? nullptr : refuse(api, ort::runtime_exception, "%s: %s", Name(graph.op).text, failure);
+// Everything up to the point where the target's own code runs.
+inline ort::Status* Call::prepare(ort::KernelContext* context) {
+  if (!*this) return out_of_memory(api, graph.op);
+  if (auto* status = read_inputs(context)) return status;
+  if (auto* status = bind()) return status;
+  if (auto* status = make_outputs(context)) return status;
+  return check_sharing();
 }
 
 }  // namespace ortisan

@@ -1,0 +1,54 @@
+"""build --in-container: the same command line, run by the Ortisan of an image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from ortisan.codegen.cache import cache_folder
+from ortisan.codegen.container import ContainerCall, run_in_container
+from ortisan.codegen.toolchain import has_gpu
+from ortisan.runtime.artifact import Artifact, open_artifact
+from ortisan.runtime.folder import check_replaceable
+
+_OWN = frozenset({"in_container", "json"})
+
+
+def build_in_container(context: typer.Context, image: str, on_progress: Callable[[str], None]) -> Artifact:
+    """Builds with the options of the command in `context`, in a container of `image`."""
+    options = context.params
+    model, output = Path(options["model"]).absolute(), Path(options["output"]).absolute()
+    check_replaceable(output)
+    read = [Path(options[name]).absolute().parent for name in ("model", "inputs") if options.get(name)]
+    write = [output.parent, cache_folder().absolute()]
+    call = ContainerCall(
+        image,
+        ("build", str(model), *_arguments(context), "--json"),
+        tuple(folder for folder in read if folder not in write),
+        tuple(write),
+        gpus=_is_for_gpu(options) and has_gpu(),
+    )
+    run_in_container(call, on_progress)
+    return open_artifact(output)
+
+
+def _is_for_gpu(options: dict[str, Any]) -> bool:
+    return bool(options.get("arch")) or not str(options["target"]).startswith("cpu")
+
+
+def _arguments(context: typer.Context) -> list[str]:
+    """The options that were given, with absolute paths."""
+    words: list[str] = []
+    for parameter in context.command.params:
+        value, name = context.params.get(parameter.name or ""), parameter.opts[0]
+        if parameter.name in _OWN or not name.startswith("-") or value in (None, (), [], parameter.default):
+            continue
+        if isinstance(value, bool):
+            words.append(name)
+            continue
+        for item in value if isinstance(value, (list, tuple)) else [value]:
+            words += [name, str(item.absolute() if isinstance(item, Path) else item)]
+    return words

@@ -1,0 +1,309 @@
+"""Dialect graph -> the program of AITemplate calls. One row per op; names are made here, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ortisan.codegen.ait.compose.select import slice_ends
+from ortisan.codegen.ait.dims import DimNames, range_of
+from ortisan.codegen.ait.model import AitConstant
+from ortisan.codegen.ait.program import Call, Derived, Program, ProgramDim, Symbol, Tensor, shape, tensor
+from ortisan.codegen.ait.scalars import COMPARISONS, EXTRA_ARGUMENTS, FUNCTIONS
+from ortisan.registry import ops
+from ortisan.registry.dims import is_static, settle
+from ortisan.registry.graph import Graph, Node, Op, TensorType, Value
+from ortisan.registry.refusal import Refused
+
+HEADS_AND_ROWS = (0, 2, 1, 3)
+
+
+class CallWriter:
+    """Names values and writes calls; constants are declared when something reads them."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.dims = DimNames(graph)
+        self.calls: list[Call] = []
+        self.data: list[AitConstant] = []
+        self._names: dict[Value, str] = {value: f"i{index}_" for index, value in enumerate(graph.inputs)}
+        self._constants: dict[Value, str] = {}
+        self._rows_first: dict[Value, str] = {}
+        self._read: set[Value] = set()
+        used = {value for node in graph.nodes for value in node.inputs}
+        self._input_dims = {self.dims(dim) for value in graph.inputs if value in used for dim in value.shape}
+
+    def shape(self, dims: Sequence[Any]) -> tuple[ProgramDim, ...]:
+        return tuple(self.dims(dim) for dim in dims)
+
+    def read(self, value: Value) -> dict[str, str]:
+        """The tensor of a value, as an argument."""
+        self._read.add(value)
+        if value in self._rows_first and value not in self._names:
+            self._names[value] = self._permuted(value)
+        if value in self._names:
+            return tensor(self._names[value])
+        if value.data is None:
+            raise TypeError(f"{value} is read before it is made")
+        if value not in self._constants:
+            self._constants[value] = f"c{len(self._constants)}_"
+            self.data.append(AitConstant(self._constants[value], value.data))
+        return tensor(self._constants[value])
+
+    def _permuted(self, value: Value) -> str:
+        """The heads before the rows again, for a reader that wants them so."""
+        name = f"t{len(self.calls)}_"
+        self._call("permute", (tensor(self._rows_first[value]), list(HEADS_AND_ROWS)), {name: value})
+        return name
+
+    def number_or_tensor(self, value: Value) -> Any:
+        """A constant of one element that broadcasts as a number does stands as a number."""
+        if value.data is not None and value.data.size == 1 and len(value.shape) <= 1:
+            return float(value.data.reshape(()))
+        return self.read(value)
+
+    def add(self, node: Node, op: str, args: Sequence[Any], make: dict[str, Any] | None = None) -> None:
+        names = [f"t{len(self.calls)}_" + (f"{i}_" if i else "") for i in range(len(node.outputs))]
+        self._names.update(zip(node.outputs, names, strict=True))
+        self._call(op, args, dict(zip(names, node.outputs, strict=True)), make, node.origin)
+
+    def add_rows_first(self, node: Node, op: str, args: Sequence[Any], make: dict[str, Any]) -> None:
+        """A call that gives [B,S,H,D] for a value [B,H,S,D]; it is permuted only if it is read so."""
+        name, value = f"t{len(self.calls)}_", node.output
+        self._rows_first[value] = name
+        dims = self.shape([value.shape[axis] for axis in HEADS_AND_ROWS])
+        self.calls.append(Call(op, make, tuple(args), (Tensor(name, value.dtype.value, dims),), node.origin))
+
+    def _call(
+        self,
+        op: str,
+        args: Sequence[Any],
+        results: Mapping[str, Value],
+        make: dict[str, Any] | None = None,
+        origin: str | None = None,
+    ) -> None:
+        made = tuple(Tensor(name, v.dtype.value, self.shape(v.shape)) for name, v in results.items())
+        self.calls.append(Call(op, make or {}, tuple(args), made, origin or self.graph.name))
+
+    def alias(self, node: Node, name: str) -> None:
+        self._names[node.output] = name
+
+    def rows_first(self, value: Value) -> str | None:
+        return self._rows_first.get(value)
+
+    def target(self, node: Node) -> dict[str, list[ProgramDim]]:
+        """The shape of the result, in dims that have a value before the call runs."""
+        dims = self.shape(node.output.shape)
+        if any(isinstance(dim, str) and dim not in self._input_dims for dim in dims):
+            raise Refused(f"AITemplate can't find the dims of {node.output.type} when it runs")
+        return shape(dims)
+
+    def reshape(self, node: Node) -> None:
+        """A reshape finds one dim itself (-1). Of two, one is left as its factors at first."""
+        source, dims = self.read(node.inputs[0]), list(node.output.shape)
+        unknown = self._unknown(dims, node.inputs[0].shape)
+        if len(unknown) > 1:
+            axis = unknown[0]
+            split = [*dims[:axis], *_factors(dims[axis]), *dims[axis + 1 :]]
+            if len(self._unknown(split, node.inputs[0].shape)) > 1:
+                raise Refused(f"AITemplate can't find the dims of {node.output.type} when it runs")
+            name = f"t{len(self.calls)}_"
+            half = Value(name, TensorType(node.output.dtype, tuple(split)))
+            self._call("reshape", (source, self._open(split, node.inputs[0].shape)), {name: half}, None, node.origin)
+            self.add(node, "reshape", [tensor(name), self._open(dims, split)])
+        else:
+            self.add(node, "reshape", [source, self._open(dims, node.inputs[0].shape)])
+
+    def _unknown(self, dims: Sequence[Any], source: Sequence[Any]) -> list[int]:
+        """The axes whose dim neither an input nor the reshaped tensor has."""
+        have = self._input_dims | set(self.shape(source))
+        return [axis for axis, dim in enumerate(self.shape(dims)) if isinstance(dim, str) and dim not in have]
+
+    def _open(self, dims: Sequence[Any], source: Sequence[Any]) -> dict[str, list[ProgramDim]]:
+        unknown = self._unknown(dims, source)
+        return shape([-1 if axis in unknown else dim for axis, dim in enumerate(self.shape(dims))])
+
+    def program(self) -> Program:
+        graph = self.graph
+        symbols = tuple(Symbol(new, *graph.bounds[name]) for name, new in self.dims.symbols.items())
+        plain = {symbol.name for symbol in symbols}
+        derived: dict[str, Derived] = {}
+        for value in graph.inputs:
+            for dim in value.shape:
+                text = self.dims(dim)
+                if isinstance(text, str) and text not in plain and text not in derived:
+                    derived[text] = Derived(f"e{len(derived)}_", text, *range_of(dim, graph.bounds))
+        outputs = self._outputs()
+        inputs = tuple(
+            Tensor(self._names[value], value.dtype.value, self.shape(value.shape))
+            for value in graph.inputs
+            if value in self._read
+        )
+        constants = tuple(
+            Tensor(name, value.dtype.value, self.shape(value.shape)) for value, name in self._constants.items()
+        )
+        calls, names = tuple(self.calls), tuple((f"o{index}_", name) for index, name in enumerate(outputs))
+        sources = {new: name for name, new in self.dims.symbols.items()}
+        return Program(symbols, tuple(derived.values()), inputs, constants, calls, names, tuple(self.data), sources)
+
+    def _outputs(self) -> list[str]:
+        names: list[str] = []
+        for value in self.graph.outputs:
+            name = self.read(value)["tensor"]
+            if value in self.graph.inputs or name in names:
+                copy = f"t{len(self.calls)}_"
+                self._call("elementwise", (tensor(name), tensor(name)), {copy: value}, {"func_enum": {"enum": "MAX"}})
+                name = copy
+            names.append(name)
+        return names
+
+
+def _factors(dim: Any) -> list[Any]:
+    """The dims whose product a dim is: 2*batch is [2, batch]."""
+    return [settle(factor) for factor in dim.as_ordered_factors()]
+
+
+def _elementwise(w: CallWriter, node: Node) -> None:
+    op = node.op
+    assert isinstance(op, ops.Elementwise)
+    if op.func in COMPARISONS:
+        left, right = node.inputs
+        w.add(node, COMPARISONS[op.func], [w.read(left), w.number_or_tensor(right)])
+    elif op.func == "WHERE":
+        condition, a, b = node.inputs
+        choices = [w.number_or_tensor(a), w.number_or_tensor(b)]
+        both = all(isinstance(choice, float) for choice in choices)
+        w.add(node, "where", [w.read(condition), *choices, *([node.output.dtype.value] if both else [])])
+    else:
+        numbers = [*op.params, *EXTRA_ARGUMENTS.get(op.func, ())]
+        args = [*(w.number_or_tensor(value) for value in node.inputs), *numbers]
+        w.add(node, "elementwise", args, {"func_enum": {"enum": FUNCTIONS[op.func]}})
+
+
+def _gemm(w: CallWriter, node: Node) -> None:
+    w.add(node, node.op.name, [w.read(value) for value in node.inputs])
+
+
+def _softmax(w: CallWriter, node: Node) -> None:
+    assert isinstance(node.op, ops.Softmax)
+    w.add(node, "softmax", [w.read(node.inputs[0]), node.op.axis])
+
+
+def _layernorm(w: CallWriter, node: Node) -> None:
+    op = node.op
+    assert isinstance(op, ops.LayerNorm)
+    affine = iter([w.read(value) for value in node.inputs[1:]])
+    gamma, beta = (next(affine) if given else None for given in (op.gamma, op.beta))
+    sizes = shape(w.shape(node.inputs[0].shape[op.axis :]))
+    w.add(node, "layernorm", [w.read(node.inputs[0]), gamma, beta, sizes, float(op.epsilon)])
+
+
+def _reduce(w: CallWriter, node: Node) -> None:
+    assert isinstance(node.op, ops.Reduce)
+    make = {"dim": node.op.last, "keepdim": node.op.keepdim}
+    w.add(node, f"reduce_{node.op.kind}", [w.read(node.inputs[0])], make)
+
+
+def _attention(w: CallWriter, node: Node) -> None:
+    assert isinstance(node.op, ops.Attention)
+    args = [w.read(value) for value in node.inputs]
+    w.add_rows_first(node, "mem_eff_attention", args, {"causal": node.op.causal == "upper_left"})
+
+
+def _permute(w: CallWriter, node: Node) -> None:
+    assert isinstance(node.op, ops.Permute)
+    ready = w.rows_first(node.inputs[0])
+    if ready is not None and node.op.order == HEADS_AND_ROWS:
+        w.alias(node, ready)
+    else:
+        w.add(node, "permute", [w.read(node.inputs[0]), list(node.op.order)])
+
+
+def _reshape(w: CallWriter, node: Node) -> None:
+    w.reshape(node)
+
+
+def _expand(w: CallWriter, node: Node) -> None:
+    w.add(node, "expand", [w.read(node.inputs[0]), w.target(node), "int64", False])
+
+
+def _full(w: CallWriter, node: Node) -> None:
+    assert isinstance(node.op, ops.Full)
+    w.add(node, "full", [w.target(node), float(node.op.value), node.op.dtype.value])
+
+
+def _concatenate(w: CallWriter, node: Node) -> None:
+    assert isinstance(node.op, ops.Concatenate)
+    w.add(node, "concatenate", [[w.read(value) for value in node.inputs], node.op.axis])
+
+
+def _split(w: CallWriter, node: Node) -> None:
+    assert isinstance(node.op, ops.Split)
+    w.add(node, "split", [w.read(node.inputs[0]), list(node.op.sizes), node.op.axis])
+
+
+def _dynamic_slice(w: CallWriter, node: Node) -> None:
+    op, (x,) = node.op, node.inputs
+    assert isinstance(op, ops.DynamicSlice)
+    ends = [slice_ends(*each) for each in zip(x.shape, op.starts, op.sizes, op.steps, strict=True)]
+    w.add(node, "dynamic_slice", [w.read(x), [start for start, _ in ends], [end for _, end in ends]])
+
+
+def _pad(w: CallWriter, node: Node) -> None:
+    width, rank = node.output.shape[-1], len(node.output.shape)
+    w.add(node, "pad_last_dim", [w.read(node.inputs[0])], {"ndim": rank, "out_dim": width})
+
+
+def _cast(w: CallWriter, node: Node) -> None:
+    w.add(node, "cast", [w.read(node.inputs[0]), node.output.dtype.value])
+
+
+def _index_select(w: CallWriter, node: Node) -> None:
+    op, (x, indices) = node.op, node.inputs
+    assert isinstance(op, ops.IndexSelect)
+    if op.axis == 0 and len(x.shape) > 1 and all(map(is_static, x.shape)):
+        w.add(node, "batch_gather", [w.read(x), w.read(indices)])
+    else:
+        w.add(node, "index_select", [w.read(x), w.read(indices)], {"dim": op.axis})
+
+
+def _gather(w: CallWriter, node: Node) -> None:
+    op, (x, indices) = node.op, node.inputs
+    assert isinstance(op, ops.Gather)
+    w.add(node, "gather", [w.read(x), op.axis, w.read(indices)])
+
+
+ROWS: dict[type[Op], Callable[[CallWriter, Node], None]] = {
+    ops.Attention: _attention,
+    ops.Bmm: _gemm,
+    ops.Cast: _cast,
+    ops.Concatenate: _concatenate,
+    ops.DynamicSlice: _dynamic_slice,
+    ops.Elementwise: _elementwise,
+    ops.Expand: _expand,
+    ops.Full: _full,
+    ops.Gather: _gather,
+    ops.Gemm: _gemm,
+    ops.IndexSelect: _index_select,
+    ops.LayerNorm: _layernorm,
+    ops.Pad: _pad,
+    ops.Permute: _permute,
+    ops.Reduce: _reduce,
+    ops.Reshape: _reshape,
+    ops.Softmax: _softmax,
+    ops.Split: _split,
+}
+"""Op of the dialect -> its AITemplate call."""
+
+
+def write_calls(graph: Graph) -> tuple[Program, dict[str, str]]:
+    """The program of a dialect graph, and the nodes whose dims AITemplate could not find at run time."""
+    writer = CallWriter(graph)
+    refused: dict[str, str] = {}
+    for node in graph.nodes:
+        try:
+            ROWS[type(node.op)](writer, node)
+        except Refused as reason:
+            refused.setdefault(node.origin, str(reason))
+            break
+    return (writer.program() if not refused else Program((), (), (), (), (), ())), refused

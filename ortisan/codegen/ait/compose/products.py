@@ -1,0 +1,55 @@
+"""Matrix products: weights are transposed in numpy, so that fused epilogues apply; batches become one dim."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ortisan.codegen.ait.dialect import Composer
+from ortisan.registry.dims import Dim, product
+from ortisan.registry.graph import Op, Value
+from ortisan.registry.ops import Bmm, Gemm, Reshape
+from ortisan.registry.refusal import Refused
+
+
+def gemm(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
+    """x w, as gemm_rcr where w is a constant; a vector is a matrix of one row."""
+    assert isinstance(op, Gemm)
+    x, w = inputs[:2]
+    layout = op.layout
+    if layout == "rrr" and w.data is not None:
+        w, layout = b.permute(w, (1, 0)), "rcr"
+    rows = b.reshape(x, (1, *x.shape)) if len(x.shape) == 1 else _unjoined(b, x)
+    y = b.add(Gemm(layout, op.bias), rows, w, *inputs[2:])
+    return [b.reshape(y, (*x.shape[:-1], y.shape[-1]))]
+
+
+def _unjoined(b: Composer, x: Value) -> Value:
+    """The rows before a reshape joined their dims: what follows the product then meets it without a reshape."""
+    node = b.producer(x)
+    if node is None or not isinstance(node.op, Reshape):
+        return x
+    before = node.inputs[0].shape
+    for axis in range(len(before) - 1, 0, -1):
+        if product(before[axis:]) == x.shape[-1]:
+            return b.reshape(x, (*before[:axis], x.shape[-1]))
+    return x
+
+
+def bmm(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
+    """Leading dims become one batch dim where both sides have the same; one matrix for all is a gemm."""
+    assert isinstance(op, Bmm)
+    x, y = inputs
+    left, right = x.shape[:-2], y.shape[:-2]
+    if all(dim == 1 for dim in right):
+        flat = b.add(Gemm(op.layout), x, b.reshape(y, y.shape[-2:]))
+        return [b.reshape(flat, _joined(left, right) + flat.shape[-2:])]
+    if left != right:
+        raise Refused(f"AITemplate multiplies batches of equal dims, not {list(left)} and {list(right)}")
+    batch: Dim = product(left)
+    flat = b.add(Bmm(op.layout), b.reshape(x, (batch, *x.shape[-2:])), b.reshape(y, (batch, *y.shape[-2:])))
+    return [b.reshape(flat, (*left, *flat.shape[1:]))]
+
+
+def _joined(left: tuple[Dim, ...], right: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """The batch dims when those of the right side are all 1."""
+    return (*right[: max(0, len(right) - len(left))], *left)

@@ -1,0 +1,228 @@
+"""What AITemplate's ops compute, in numpy: op -> function of the op and its inputs, which gives the outputs."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ortisan.codegen.ait.worker.scalars import EPILOGUES, FUNCTIONS
+
+Array = Any
+Meaning = Callable[[Any, list[Array], Any], list[Array]]
+
+_PRODUCT = re.compile(r"(?:gemm|bmm)_([rc])([rc])[rc](.*)")
+_STEPS = re.compile(r"_(bias|add|mul|fast_gelu|relu|gelu|sigmoid|tanh|swish|hardswish|n1|small_nk)")
+_SPECIAL = ("n1", "small_nk")
+"""Kernels for narrow products, which compute the same."""
+_COMPARISONS = {
+    ">=": np.greater_equal,
+    "<=": np.less_equal,
+    "<": np.less,
+    ">": np.greater,
+    "==": np.equal,
+    "!=": np.not_equal,
+}
+
+
+def meaning_of(name: str) -> Meaning:
+    if name in MEANINGS:
+        return MEANINGS[name]
+    if _PRODUCT.fullmatch(name):
+        return _product
+    raise NotImplementedError(f"the interpreter does not know AITemplate's {name}")
+
+
+def _product(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
+    """A product by its layout letters and, step by step, what its name says comes after."""
+    match = _PRODUCT.fullmatch(op._attrs["op"])
+    assert match is not None
+    left, right, rest = match.groups()
+    a, b, *others = inputs
+    a = np.swapaxes(a, -1, -2) if left == "c" else a
+    b = np.swapaxes(b, -1, -2) if right == "c" else b
+    y = np.matmul(a, b)
+    steps = _STEPS.findall(rest)
+    if "".join(f"_{step}" for step in steps) != rest:
+        raise NotImplementedError(f"the interpreter does not know AITemplate's {op._attrs['op']}")
+    for step in steps:
+        if step in ("bias", "add"):
+            y = y + others.pop(0)
+        elif step == "mul":
+            y = y * others.pop(0)
+        elif step not in _SPECIAL:
+            y = EPILOGUES[step](y)
+    return [y]
+
+
+def _elementwise(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
+    left = iter(inputs)
+    args = [arg._attrs["value"] if arg.is_a_const_num() else next(left) for arg in op._attrs["args"]]
+    return [FUNCTIONS[op._attrs["func"].name](*args)]
+
+
+def _fused_elementwise(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
+    values = {tensor._attrs["name"]: x for tensor, x in zip(op._attrs["original_inputs"], inputs, strict=True)}
+    for inner in op._attrs["elementwise_ops"]:
+        args = [
+            arg._attrs["value"] if arg.is_a_const_num() else values[arg._attrs["name"]] for arg in inner._attrs["args"]
+        ]
+        values[inner._attrs["outputs"][0]._attrs["name"]] = FUNCTIONS[inner._attrs["func"].name](*args)
+    made = [values[tensor._attrs["name"]] for tensor in op._attrs["original_outputs"]]
+    shapes = [shape_of(tensor) for tensor in op._attrs["original_outputs"]]
+    return [np.broadcast_to(x, shape) for x, shape in zip(made, shapes, strict=True)]
+
+
+def _softmax(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
+    (x,), axis = inputs, op._attrs["dim"]
+    e = np.exp(x - x.max(axis=axis, keepdims=True))
+    return [e / e.sum(axis=axis, keepdims=True)]
+
+
+def _layernorm(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
+    x, *affine = inputs
+    return [_normalised(op, x, len(op._attrs["normalized_shape"]), affine)]
+
+
+def _group_layernorm(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
+    """Several at once: all tensors, then all scales, then all shifts."""
+    count = len(op._attrs["normalized_shape"])
+    ranks = [len(shape) for shape in op._attrs["normalized_shape"]]
+    return [_normalised(op, inputs[i], rank, inputs[i + count :: count]) for i, rank in enumerate(ranks)]
+
+
+def _normalised(op: Any, x: Array, rank: int, affine: list[Array]) -> Array:
+    axes, left = tuple(range(x.ndim - rank, x.ndim)), iter(affine)
+    mean = x.mean(axis=axes, keepdims=True)
+    y = (x - mean) / np.sqrt(((x - mean) ** 2).mean(axis=axes, keepdims=True) + op._attrs["eps"])
+    if op._attrs["gamma_constant"] is None:
+        y = y * next(left)
+    return y + next(left) if op._attrs["beta_constant"] is None else y
+
+
+def _reduce(function: Callable[..., Array]) -> Meaning:
+    def reduce(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
+        axes = tuple(op._attrs["reduction_axes"])
+        return [function(inputs[0], axis=axes, keepdims=op._attrs["keepdim"])]
+
+    return reduce
+
+
+def _permute(*order: int) -> Meaning:
+    """The last axes in this order, or in the op's own."""
+
+    def permute(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
+        (x,) = inputs
+        last = order or op._attrs["dims"]
+        skip = x.ndim - len(last)
+        return [np.transpose(x, [*range(skip), *(skip + axis for axis in last)])]
+
+    return permute
+
+
+def _concatenate(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
+    return [np.concatenate(inputs, axis=op._attrs["concat_dim"])]
+
+
+def _split(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
+    ends = np.cumsum(op._attrs["split_sizes"])[:-1]
+    return list(np.split(inputs[0], ends, axis=op._attrs["split_dim"]))
+
+
+def _dynamic_slice(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
+    ends = zip(op._attrs["start_indices"], op._attrs["end_indices"], strict=True)
+    return [inputs[0][tuple(slice(start, end) for start, end in ends)]]
+
+
+def _pad_last_dim(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
+    (x,) = inputs
+    widths = [(0, 0)] * (x.ndim - 1) + [(0, op._attrs["out_dim"] - x.shape[-1])]
+    return [np.pad(x, widths)]
+
+
+def _same(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
+    return [inputs[0]]
+
+
+def _expand(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
+    return [np.broadcast_to(inputs[0], shape_of(op._attrs["outputs"][0]))]
+
+
+def _where(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
+    left = iter(inputs)
+    return [np.where(*(arg._attrs["value"] if arg.is_a_const_num() else next(left) for arg in op._attrs["args"]))]
+
+
+def _relational(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
+    right = op._attrs["args"][1]
+    other = right._attrs["value"] if right.is_a_const_num() else inputs[-1]
+    return [_COMPARISONS[op._attrs["func"].value](inputs[0], other)]
+
+
+def _full(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
+    return [np.full(shape_of(op._attrs["outputs"][0]), op._attrs["fill_value"])]
+
+
+def _batch_gather(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
+    x, indices = inputs
+    if indices.ndim != 1:
+        raise NotImplementedError("the interpreter knows batch_gather by a vector of indices only")
+    return [x[indices]]
+
+
+def _index_select(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
+    return [np.take(inputs[0], inputs[1], axis=op._attrs["dim"])]
+
+
+def _gather(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
+    x, indices = inputs
+    axis = op._attrs["gather_dim"]
+    window = tuple(slice(None) if a == axis else slice(n) for a, n in enumerate(indices.shape))
+    return [np.take_along_axis(x[window], indices, axis=axis)]
+
+
+def _mem_eff_attention(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
+    """q [B,H,S,D], k [B,H,T,D], v [B,H,T,E] -> [B,S,H,E]; query i sees the keys up to i when causal."""
+    q, k, v = inputs[:3]
+    logits = np.matmul(q, np.swapaxes(k, -1, -2)) / math.sqrt(q.shape[-1])
+    if op._attrs["causal"]:
+        logits = np.where(np.tri(*logits.shape[-2:]) > 0, logits, -np.inf)
+    if op._attrs["variable_seq_length_kv"]:
+        places = np.arange(k.shape[2])
+        logits = np.where(places < inputs[3].reshape(-1, 1, 1, 1), logits, -np.inf)
+    e = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return [np.swapaxes(np.matmul(e / e.sum(axis=-1, keepdims=True), v), 1, 2)]
+
+
+MEANINGS: dict[str, Meaning] = {
+    "batch_gather": _batch_gather,
+    "cast": _same,
+    "concatenate": _concatenate,
+    "dynamic_slice": _dynamic_slice,
+    "elementwise": _elementwise,
+    "expand": _expand,
+    "full": _full,
+    "fused_elementwise": _fused_elementwise,
+    "gather": _gather,
+    "group_layernorm": _group_layernorm,
+    "index_select": _index_select,
+    "layernorm": _layernorm,
+    "mem_eff_attention": _mem_eff_attention,
+    "pad_last_dim": _pad_last_dim,
+    "permute": _permute(),
+    "permute021": _permute(1, 0),
+    "permute0213": _permute(0, 2, 1, 3),
+    "permute102": _permute(1, 0, 2),
+    "permute210": _permute(2, 1, 0),
+    "reduce_max": _reduce(np.max),
+    "reduce_mean": _reduce(np.mean),
+    "reduce_min": _reduce(np.min),
+    "reduce_sum": _reduce(np.sum),
+    "relational": _relational,
+    "softmax": _softmax,
+    "split": _split,
+    "where": _where,
+}

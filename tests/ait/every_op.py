@@ -1,0 +1,163 @@
+"""Small graphs that use every op that AITemplate has a counterpart of, with fixed dims and with dynamic ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from op_cases import Written
+
+from ortisan.codegen.ait.scalars import COMPARISONS, COMPOSITIONS, FUNCTIONS
+from ortisan.registry.builder import Builder
+from ortisan.registry.dims import Dim, symbol
+from ortisan.registry.dtypes import DType
+from ortisan.registry.graph import TensorType, Value
+from ortisan.registry.ops import (
+    Attention,
+    Bmm,
+    CacheWrite,
+    Concatenate,
+    DynamicSlice,
+    Elementwise,
+    Expand,
+    Full,
+    Gather,
+    Gemm,
+    IndexSelect,
+    LayerNorm,
+    Pad,
+    Permute,
+    Reduce,
+    RmsNorm,
+    Rotary,
+    Softmax,
+    Split,
+)
+from ortisan.registry.scalars import SCALARS
+
+B, S, P = symbol("b"), symbol("s"), symbol("p")
+SIZES = {"b": 2, "s": 5, "p": 3}
+BOUNDS = {"b": (1, 4), "s": (1, 8), "p": (0, 8)}
+_RANDOM = np.random.default_rng(11)
+
+Write = Callable[..., Value | Sequence[Value]]
+
+
+def _constant(b: Builder, *shape: int) -> Value:
+    return b.constant(_RANDOM.standard_normal(shape).astype(np.float32), "weight")
+
+
+def _indices(b: Builder, *numbers: int) -> Value:
+    return b.constant(np.array(numbers, np.int64), "indices")
+
+
+X: tuple[Dim, ...] = (B, S, 16)
+HEADS: tuple[Dim, ...] = (B, 4, S, 8)
+KEYS: tuple[Dim, ...] = (B, 4, P + S, 8)
+GROUP: tuple[Dim, ...] = (B, 2, P + S, 8)
+MASK: tuple[Dim, ...] = (B, 1, S, P + S)
+PAST: tuple[Dim, ...] = (B, 4, P, 8)
+NEEDS_P = (B, P)
+
+GRAPHS: dict[str, tuple[Sequence[tuple[str, tuple[Dim, ...]]], Write]] = {
+    "gemm_rcr": ([("float32", X)], lambda b, x: b.add(Gemm("rcr"), x, _constant(b, 24, 16))),
+    "gemm_rcr_bias": (
+        [("float32", X)],
+        lambda b, x: b.add(Gemm("rcr", True), x, _constant(b, 24, 16), _constant(b, 24)),
+    ),
+    "gemm_rrr_run_time": ([("float32", X), ("float32", (16, 24))], lambda b, x, w: b.add(Gemm("rrr"), x, w)),
+    "gemm_half": (
+        [("float16", X)],
+        lambda b, x: b.add(Gemm("rcr"), x, b.constant(np.ones((24, 16), np.float16), "weight")),
+    ),
+    "bmm_rrr": ([("float32", (B, 4, S, 8)), ("float32", (B, 4, 8, 24))], lambda b, x, y: b.add(Bmm("rrr"), x, y)),
+    "bmm_rcr": ([("float32", (B, 4, S, 8)), ("float32", (B, 4, 24, 8))], lambda b, x, y: b.add(Bmm("rcr"), x, y)),
+    "attention": ([("float32", HEADS)] * 3, lambda b, q, k, v: b.add(Attention(8**-0.5), q, k, v)),
+    "attention_causal": (
+        [("float32", HEADS)] * 3,
+        lambda b, q, k, v: b.add(Attention(0.3, causal="upper_left"), q, k, v),
+    ),
+    "attention_boolean": (
+        [("float32", HEADS), ("float32", KEYS), ("float32", KEYS), ("bool", MASK), ("float32", NEEDS_P)],
+        lambda b, q, k, v, m, _: b.add(Attention(0.3, "boolean"), q, k, v, m),
+    ),
+    "attention_boolean_zero": (
+        [("float32", HEADS), ("float32", GROUP), ("float32", GROUP), ("bool", MASK), ("float32", NEEDS_P)],
+        lambda b, q, k, v, m, _: b.add(Attention(0.3, "boolean", empty_rows_zero=True), q, k, v, m),
+    ),
+    "attention_additive": (
+        [("float32", HEADS), ("float32", KEYS), ("float32", KEYS), ("float32", MASK), ("float32", NEEDS_P)],
+        lambda b, q, k, v, m, _: b.add(Attention(0.3, "additive", empty_rows_zero=True), q, k, v, m),
+    ),
+    "attention_grouped": (
+        [("float32", (B, 4, S, 8)), ("float32", (B, 2, S, 8)), ("float32", (B, 2, S, 8))],
+        lambda b, q, k, v: b.add(Attention(8**-0.5), q, k, v),
+    ),
+    "layernorm": ([("float32", X)], lambda b, x: b.add(LayerNorm(2, 1e-5), x, _constant(b, 16), _constant(b, 16))),
+    "rms_norm": ([("float32", X)], lambda b, x: b.add(RmsNorm(2, 1e-6), x, _constant(b, 16))),
+    "softmax": ([("float32", X)], lambda b, x: b.add(Softmax(2), x)),
+    "log_softmax": ([("float32", X)], lambda b, x: b.add(Softmax(2, log=True), x)),
+    "rotary": (
+        [("float32", HEADS), ("float32", (B, 1, S, 4)), ("float32", (B, 1, S, 4))],
+        lambda b, x, c, s: [b.add(Rotary(8), x, c, s), b.add(Rotary(8, interleaved=True), x, c, s)],
+    ),
+    "cache": (
+        [("float32", PAST), ("float32", HEADS)],
+        lambda b, past, new: b.add(CacheWrite(2, length=P + S, start=P), past, new),
+    ),
+    "concatenate": ([("float32", X), ("float32", X)], lambda b, x, y: b.add(Concatenate(1), x, y)),
+    "split": ([("float32", X)], lambda b, x: b.add_many(Split(2, (4, 12)), x)),
+    "slice_first": ([("float32", X)], lambda b, x: b.add(DynamicSlice((0, 0, 2), (B, 1, 7), (1, 1, 1)), x)),
+    "slice_last": ([("float32", X)], lambda b, x: b.add(DynamicSlice((0, S - 1, 0), (B, 1, 16), (1, 1, 1)), x)),
+    "pad": ([("float32", (B, 16, S))], lambda b, x: b.add(Pad((0, 0, 0), (0, 0, 24 - S)), x)),
+    "pad_before": ([("float32", X)], lambda b, x: b.add(Pad((0, 0, 3), (0, 0, 1)), x)),
+    "expand": ([("float32", (B, 1, 16)), ("float32", X)], lambda b, x, y: [b.add(Expand(X), x), b.elementwise("EXP", y)]),
+    "full": ([("float32", X)], lambda b, x: b.add(Concatenate(0), x, b.add(Full((1, S, 16), 2.5, DType.FLOAT32)))),
+    "permute": ([("float32", HEADS)], lambda b, x: [b.add(Permute(o), x) for o in ((0, 2, 1, 3), (0, 1, 3, 2), (3, 1, 0, 2))]),
+    "permute_three": ([("float32", X)], lambda b, x: [b.add(Permute(o), x) for o in ((0, 2, 1), (1, 0, 2), (2, 1, 0))]),
+    "reshape": ([("float32", X)], lambda b, x: b.elementwise("EXP", b.reshape(x, (B * S, 4, 4)))),
+    "index_select": ([("float32", (8, 16))], lambda b, x: b.add(IndexSelect(0), x, _indices(b, 3, -1, 3))),
+    "index_select_1": ([("float32", (B, 8, 6))], lambda b, x: b.add(IndexSelect(1), x, _indices(b, 0, 5))),
+    "index_select_2": ([("float32", (B, 8, 6))], lambda b, x: b.add(IndexSelect(2), x, _indices(b, 5, 1, 2))),
+    "gather": (
+        [("float32", (3, 6))],
+        lambda b, x: b.add(Gather(1), x, b.constant(np.array([[0, 5], [1, -1], [2, 2]]), "indices")),
+    ),
+    "cast": ([("bool", X), ("float16", X)], lambda b, m, h: [b.cast(m, DType.FLOAT32), b.cast(h, DType.FLOAT32)]),
+    "where": ([("bool", X), ("float32", X)], lambda b, m, x: b.elementwise("WHERE", m, x, b.number(-1.0, DType.FLOAT32))),
+}  # fmt: skip
+GRAPHS |= {
+    f"reduce_{kind}": ([("float32", X)], lambda b, x, kind=kind: [b.add(Reduce(kind, 2, 2, True), x), b.add(Reduce(kind, 2, 2, False), x)])
+    for kind in ("sum", "mean", "max", "min", "l1", "l2", "sum_square", "log_sum_exp")
+}  # fmt: skip
+GRAPHS |= {
+    func.lower(): ([("float32", X)] * SCALARS[func].arity, lambda b, *v, func=func: b.add(Elementwise(func, (0.5, 0.25)[: SCALARS[func].params]), *v))
+    for func in sorted({*FUNCTIONS, *COMPARISONS, *COMPOSITIONS})
+}  # fmt: skip
+
+
+def every_op(*, dynamic: bool) -> Iterator[Written]:
+    for name, (inputs, write) in GRAPHS.items():
+        builder = Builder(name)
+        builder.origin = name
+        types = [TensorType(DType(dtype), shape) for dtype, shape in inputs]
+        values = [builder.input(f"x{index}", type_) for index, type_ in enumerate(types)]
+        made = write(builder, *values)
+        graph = builder.finish([made] if isinstance(made, Value) else list(made), bounds=BOUNDS)
+        case = Written(name, graph, [_array(type_) for type_ in types])
+        if dynamic:
+            yield case
+        else:
+            from op_cases import fixed
+
+            yield fixed(case)
+
+
+def _array(type_: TensorType) -> np.ndarray[Any, Any]:
+    shape = [
+        d if isinstance(d, int) else int(d.subs({symbol(n): size for n, size in SIZES.items()})) for d in type_.shape
+    ]
+    if type_.dtype is DType.BOOL:
+        return _RANDOM.random(shape) < 0.6
+    return _RANDOM.uniform(0.1, 1.5, shape).astype(type_.dtype.numpy)

@@ -1,0 +1,180 @@
+"""What AITemplate can't do, or does wrongly, stays in ONNX Runtime with a reason; bad targets and options are one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from gpu_models import GpuModel, gpu_models, rules_only
+
+import ortisan
+from ortisan.codegen.ait.adapter import Adapter, AitSettings, prepare
+from ortisan.codegen.ait.worker.tiles import choose_tile, problem_size
+from ortisan.compilation import Target
+from ortisan.registry.builder import Builder
+from ortisan.registry.dims import Dim, symbol
+from ortisan.registry.dtypes import DType
+from ortisan.registry.graph import TensorType, Value
+from ortisan.registry.ops import (
+    ArgReduce,
+    Attention,
+    Bmm,
+    CumSum,
+    DynamicSlice,
+    Expand,
+    IndexSelect,
+    Permute,
+    Softmax,
+    Split,
+)
+
+S = symbol("s")
+
+
+def reason(
+    dtype: str, shape: tuple[Dim, ...], write: Callable[[Builder, Value], Any], **bounds: tuple[int, int]
+) -> str:
+    b = Builder("refused")
+    b.origin = "node"
+    made = write(b, b.input("x", TensorType(DType(dtype), shape)))
+    graph = b.finish([made] if isinstance(made, Value) else made, bounds=bounds or {"s": (1, 8)})
+    (text,) = prepare(graph).refused.values()
+    return text
+
+
+def _selected(b: Builder, x: Value) -> Value:
+    return b.add(IndexSelect(0), b.constant(np.ones((9, 4), np.float32), "table"), x)
+
+
+REFUSED = {
+    "integers": ("int64", (S,), lambda b, x: b.elementwise("ADD", x, x), "not in int64"),
+    "logic": ("bool", (S,), lambda b, x: b.elementwise("AND", x, x), "has no and"),
+    "erf": ("float32", (S,), lambda b, x: b.elementwise("ERF", x), "has no erf"),
+    "doubles": ("float64", (S,), lambda b, x: b.elementwise("EXP", x), "no float64"),
+    "casts": ("int64", (S,), lambda b, x: b.cast(x, DType.FLOAT32), "no cast from int64"),
+    "dynamic softmax": ("float32", (2, S), lambda b, x: b.add(Softmax(1), x), "softmax runs over"),
+    "dynamic inner size": ("float32", (2, 4, S), lambda b, x: b.add(Bmm("rcr"), x, x), "inner size"),
+    "run-time indices": ("int64", (S,), _selected, "checks no index"),
+    "argmax": ("float32", (2, 4), lambda b, x: b.add(ArgReduce("max", 1, False), x), "has no argmax"),
+    "cumsum": ("float32", (2, 4), lambda b, x: b.add(CumSum(1), x), "has no cumsum"),
+    "open slices": ("float32", (S,), lambda b, x: b.add(DynamicSlice((1,), (S - 1,), (1,)), x), "fixed places"),
+    "slices past the end": ("float32", (S,), lambda b, x: b.add(DynamicSlice((0,), (3,), (1,)), x), "never shorter"),
+    "steps": ("float32", (8,), lambda b, x: b.add(DynamicSlice((0,), (4,), (2,)), x), "step 1"),
+    "int64 splits": ("int64", (8,), lambda b, x: b.add_many(Split(0, (3, 5)), x), "does not compile"),
+    "int64 permutes": ("int64", (3, 5), lambda b, x: b.add(Permute((1, 0)), x), "takes float16"),
+    "maybe equal dims": ("float32", (S,), lambda b, x: b.add(Expand((symbol("r"),)), x), "not known to be equal"),
+    "a past of any length": (
+        "float32",
+        (2, 4, S, 8),
+        lambda b, x: b.add(Attention(1.0, causal="lower_right"), b.add(DynamicSlice((0,) * 4, (2, 4, 3, 8), (1,) * 4), x), x, x),
+        "causal mask",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "shape", "write", "why"), REFUSED.values(), ids=REFUSED)
+def test_a_reason_is_given(dtype: str, shape: Any, write: Any, why: str) -> None:
+    assert why in reason(dtype, shape, write, s=(3 if why == "causal mask" else 1, 8), r=(1, 8))
+
+
+def test_a_dim_that_no_input_of_the_model_has_can_not_be_bounded() -> None:
+    assert "no dim of the model's inputs" in reason(
+        "float32", (symbol("hidden_dim"),), lambda b, x: b.elementwise("EXP", x)
+    )
+
+
+@pytest.fixture(scope="module")
+def model() -> GpuModel:
+    return gpu_models()[0]
+
+
+def test_dims_without_bounds_are_asked_for(model: GpuModel) -> None:
+    with rules_only(), pytest.raises(ortisan.OptionError, match=r"batch, sequence have none.*dims=\{'batch': \(1, N\)"):
+        ortisan.compile(model.model, target="cuda:80")
+
+
+def test_what_is_left_out_has_reasons_and_the_whole_graph_can_not_be_had(model: GpuModel) -> None:
+    reasons = {left.op_type: left.reason for left in model.compiled().left_out}
+    assert "AITemplate has no cast from int64" in reasons["Cast"]
+    with rules_only(), pytest.raises(ortisan.UnsupportedError, match="AITemplate has no cast from int64"):
+        ortisan.compile(model.model, target="cuda:80", dims=dict(model.dims), whole_graph=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "architectures", "notes"),
+    [
+        ("cuda:80", ("80",), ()),
+        ("cuda:86", ("80",), ("sm_86 runs the code of sm_80",)),
+        ("cuda:90,80,89", ("80", "90"), ("sm_89 runs the code of sm_80",)),
+    ],
+)
+def test_architectures(text: str, architectures: Any, notes: Any) -> None:
+    target = Target.parse(text)
+    assert (target.architectures, target.notes) == (architectures, notes)
+    assert str(target) == f"cuda:{','.join(architectures)}"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("cuda", "needs an architecture"),
+        ("cuda:100", "build for cuda:90"),
+        ("cuda:42", "AITemplate knows 75, 80, 90"),
+        ("rocm:gfx1", "AITemplate knows gfx908"),
+    ],
+)
+def test_other_architectures_are_refused(text: str, why: str) -> None:
+    with pytest.raises(ortisan.OptionError, match=why):
+        Target.parse(text)
+
+
+@pytest.mark.parametrize("options", [{"precision": "fp16"}, {"fast_math": True}, {"tf32": True}])
+def test_gpu_options_are_not_for_cpus(model: GpuModel, options: dict[str, Any]) -> None:
+    with pytest.raises(ortisan.OptionError, match="for GPU targets"):
+        ortisan.compile(model.model, **options)
+
+
+def test_an_unknown_precision_is_refused(model: GpuModel) -> None:
+    with pytest.raises(ortisan.OptionError, match="'keep' or 'fp16'"):
+        ortisan.compile(model.model, target="cuda:80", precision="int4")  # type: ignore[arg-type]
+
+
+def test_rocm_says_why_not(model: GpuModel) -> None:
+    with pytest.raises(ortisan.OptionError, match="no ROCm provider since"):
+        ortisan.compile(model.model, target="rocm:gfx90a", dims=dict(model.dims))
+
+
+NAMES = [
+    f"cutlass_tensorop_f16_s16816gemm_f16_{m}x{n}_32x{s}_tn_align_8_8"
+    for m in (64, 128, 256)
+    for n in (64, 128)
+    for s in (3, 10)
+]
+
+
+@pytest.mark.parametrize(
+    ("workload", "tile"),
+    [("M >= 1 && M <= 4096 && N == 768 && K == 768", "128x128_32x3"), ("M == 8 && N == 64 && K == 64", "64x64_32x3"),
+     ("M >= 1 && M <= 512 && N == 64 && K == 64", "128x64_32x3")],
+)  # fmt: skip
+def test_tiles_are_chosen_by_size(workload: str, tile: str) -> None:
+    assert tile in choose_tile(NAMES, problem_size(workload))
+    assert choose_tile(NAMES, problem_size(workload)) == choose_tile(NAMES[::-1], problem_size(workload))
+
+
+def test_graphs_with_next_to_nothing_to_compute_are_left(model: GpuModel) -> None:
+    from ortisan.gpu import objections
+
+    def written(name: str, op: Callable[[Builder, Value], Value]) -> Any:
+        b = Builder(name)
+        b.origin = name
+        return b.finish([op(b, b.input("x", TensorType(DType.FLOAT32, (64, 64))))])
+
+    adapter = Adapter(None, AitSettings("80"), print)  # type: ignore[arg-type]
+    graphs = [written("large", lambda b, x: b.add(Bmm("rcr"), b.reshape(x, (1, 64, 64)), b.reshape(x, (1, 64, 64)))),
+              written("small", lambda b, x: b.elementwise("EXP", x))]  # fmt: skip
+    large, small = objections(adapter, {})(graphs)
+    assert not large
+    assert "too little to compute" in small["small"]
