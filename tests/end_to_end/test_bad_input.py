@@ -172,8 +172,8 @@ def bounded(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 RUN_TIME = {
-    "below the range": ((1, 1, 4), (1, 1), "'S' is 1.*2..8"),
-    "above the range": ((1, 9, 4), (1, 9), "'S' is 9.*2..8"),
+    "below the range": ((1, 1, 4), (1, 1), r"'S' \(dim 1 of input 'm'\) is 1.*2..8"),
+    "above the range": ((1, 9, 4), (1, 9), r"'S' \(dim 1 of input 'm'\) is 9.*2..8"),
     "dims that differ": ((1, 3, 4), (1, 4), "S"),
     "fixed dim": ((1, 3, 5), (1, 3), "5|4"),
 }

@@ -48,8 +48,8 @@ def test_one_of_two_goes_back(
     """Each subgraph is timed on its own, on what it gets in the model."""
     timed = []
 
-    def reason(sides: object, options: object, values: dict[str, np.ndarray]) -> tuple[float, float]:
-        timed.append(real(sides, options, values))
+    def reason(sides: object, options: object, values: dict[str, np.ndarray], providers: object) -> tuple[float, float]:
+        timed.append(real(sides, options, values, providers))
         return (2.0, 1.0) if len(timed) == 1 else (1.0, 1.0)
 
     real = giveback._time
