@@ -231,6 +231,10 @@ def _conv2d(node: Node, bounds: Bounds) -> Reason:
         return (
             f"AITemplate computes a convolution of {op.group} groups wrongly; it has one group, or one for each channel"
         )
+    if op.group != 1 and x.dtype is not DType.FLOAT16:
+        return f"AITemplate's depthwise convolution gives float16, not {x.dtype.value}"
+    if any(range_of(extent, bounds)[0] == 0 for extent in node.output.shape[1:3]):
+        return "AITemplate needs images that are never smaller than the filters; bound their dims from below"
     if reason := _floats(node) or _static((x.shape[3], *w.shape), "the channels and the filters of a convolution"):
         return reason
     return f"AITemplate has no convolution of {x.shape[3]} channels" if x.shape[3] % 2 else None
