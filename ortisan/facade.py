@@ -15,8 +15,10 @@ import onnx
 import onnx_ir as ir
 
 from ortisan._version import __version__
+from ortisan.codegen.ait.adapter import Adapter
 from ortisan.codegen.ait.model import AitModel
 from ortisan.codegen.cpu.kernel import Weight
+from ortisan.codegen.cpu.missing import without_kernels
 from ortisan.codegen.cpu.packing import pack
 from ortisan.codegen.cpu.plan import GraphPlan
 from ortisan.codegen.tuning import Tune, Tuning
@@ -25,7 +27,7 @@ from ortisan.converter import cleanup
 from ortisan.converter.canonical import Canonical, canonicalize
 from ortisan.converter.in_place import Cache, with_cache
 from ortisan.converter.load import load_model, model_hash
-from ortisan.converter.partition import LeftOut, Partition, Subgraph, partition
+from ortisan.converter.partition import LeftOut, Objections, Partition, Subgraph, partition
 from ortisan.converter.save import own_external_tensors
 from ortisan.converter.selection import Between, Selectors, is_left_out, mark_selection
 from ortisan.converter.substitute import Replacement, substitute
@@ -131,7 +133,7 @@ def compile_with(
         whole_graph=options.whole_graph,
         keep_trivial=asked,
         bounds=bounds,
-        objections=objections(adapter, _named(canonical), keep_small=asked) if adapter else None,
+        objections=_objections(options, adapter, _named(canonical), keep_small=asked),
     )
     if asked and not parts.subgraphs:
         reasons = sorted({f"{left.op_type} '{left.node}': {left.reason}" for left in parts.left_out})
@@ -153,6 +155,15 @@ def compile_with(
         canonical.counts,
         canonical.symbols,
     )
+
+
+def _objections(
+    options: Options, adapter: Adapter | None, named: Mapping[str, str], *, keep_small: bool
+) -> Objections | None:
+    """What the target has to say about subgraphs; the numpy reference takes all."""
+    if adapter is not None:
+        return objections(adapter, named, keep_small=keep_small)
+    return without_kernels if options.target.kind == "cpu" else None
 
 
 def _named(canonical: Canonical) -> dict[str, str]:

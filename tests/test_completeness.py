@@ -16,14 +16,16 @@ from ortisan.codegen.render import TEMPLATES
 from ortisan.registry.document import op_classes, render_document
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Op
+from ortisan.registry.ops import Conv2d, Pool2d
 from ortisan.registry.scalars import SCALARS
 
+NOT_ON_CPUS = {Conv2d, Pool2d}
 ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize("op", [c for c in op_classes() if c.__name__ != "Move"], ids=lambda c: c.stem)
 def test_every_op_has_a_kernel_a_test_and_a_meaning(op: type[Op]) -> None:
-    assert op.view or op in EMITTERS
+    assert op.view or op in EMITTERS or op in NOT_ON_CPUS
     assert (ROOT / "tests" / "ops" / f"test_{op.stem}.py").exists()
     assert op.__doc__
     assert op.reference is not Op.reference

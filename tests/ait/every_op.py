@@ -18,6 +18,7 @@ from ortisan.registry.ops import (
     Bmm,
     CacheWrite,
     Concatenate,
+    Conv2d,
     DynamicSlice,
     Elementwise,
     Expand,
@@ -28,6 +29,7 @@ from ortisan.registry.ops import (
     LayerNorm,
     Pad,
     Permute,
+    Pool2d,
     Reduce,
     RmsNorm,
     Rotary,
@@ -124,6 +126,19 @@ GRAPHS: dict[str, tuple[Sequence[tuple[str, tuple[Dim, ...]]], Write]] = {
         [("float32", (3, 6))],
         lambda b, x: b.add(Gather(1), x, b.constant(np.array([[0, 5], [1, -1], [2, 2]]), "indices")),
     ),
+    "conv2d": (
+        [("float32", (B, 8, 8, 4))],
+        lambda b, x: b.add(Conv2d((2, 2), (1, 1, 1, 1), bias=True), x, _constant(b, 6, 3, 3, 4), _constant(b, 6)),
+    ),
+    "conv2d_odd": ([("float32", (B, S, S, 3))], lambda b, x: b.add(Conv2d(pads=(0, 1, 0, 1)), x, _constant(b, 8, 1, 3, 3))),
+    "conv2d_depthwise": (
+        [("float16", (B, 8, 8, 8))],
+        lambda b, x: b.add(
+            Conv2d((1, 1), (1, 1, 1, 1), group=8), x, b.constant(np.full((8, 3, 3, 1), 0.1, np.float16), "weight")
+        ),
+    ),
+    "max_pool2d": ([("float32", (B, 8, 8, 4))], lambda b, x: b.add(Pool2d("max", (3, 3), (2, 2), (1, 1, 1, 1)), x)),
+    "avg_pool2d": ([("float32", (B, 8, 8, 4))], lambda b, x: b.add(Pool2d("mean", (2, 2), (2, 2)), x)),
     "cast": ([("bool", X), ("float16", X)], lambda b, m, h: [b.cast(m, DType.FLOAT32), b.cast(h, DType.FLOAT32)]),
     "where": ([("bool", X), ("float32", X)], lambda b, m, x: b.elementwise("WHERE", m, x, b.number(-1.0, DType.FLOAT32))),
 }  # fmt: skip

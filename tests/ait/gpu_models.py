@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import pytest
 from interpreted import Run
+from onnx import helper, numpy_helper
 
 import ortisan
 from ortisan.codegen.ait.adapter import Adapter
@@ -70,6 +72,10 @@ class GpuModel:
         return Run(subgraph.graph, inputs, half, subgraph.graph.output_names), outputs
 
 
+def _image(batch: int) -> np.ndarray[Any, Any]:
+    return _RANDOM.standard_normal((batch, 3, 32, 32)).astype(np.float32)
+
+
 def _ids(batch: int, length: int) -> np.ndarray[Any, Any]:
     return _RANDOM.integers(0, VOCABULARY, (batch, length))
 
@@ -114,6 +120,42 @@ def _decoder_cases(heads: int) -> dict[str, Feeds]:
     }
 
 
+def _resnet() -> ir.Model:
+    """A stem with pooling, a block with a residual, a depthwise convolution, and a classifier."""
+    names: list[onnx.TensorProto] = []
+    nodes: list[onnx.NodeProto] = []
+
+    def weight(*shape: int, low: float = -0.3) -> str:
+        names.append(numpy_helper.from_array(_RANDOM.uniform(low, 0.3, shape).astype(np.float32), f"w{len(names)}"))
+        return names[-1].name
+
+    def node(op: str, *inputs: str, **attributes: Any) -> str:
+        nodes.append(helper.make_node(op, inputs, [f"v{len(nodes)}"], name=f"n{len(nodes)}", **attributes))
+        return f"v{len(nodes) - 1}"
+
+    def conv(x: str, channels: int, filters: int, size: int, stride: int = 1, group: int = 1) -> str:
+        pads = [size // 2] * 4
+        y = node(
+            "Conv", x, weight(filters, channels // group, size, size), strides=[stride, stride], pads=pads, group=group
+        )
+        return node("BatchNormalization", y, *(weight(filters, low=0.1) for _ in range(4)))
+
+    x = node("Relu", conv("image", 3, 16, 7, 2))
+    x = node("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    y = conv(node("Relu", conv(x, 16, 16, 3)), 16, 16, 3)
+    x = node("Relu", node("Add", y, x))
+    x = node("Relu", conv(x, 16, 32, 1, 2))
+    x = node("Flatten", node("GlobalAveragePool", x))
+    nodes.append(helper.make_node("Gemm", [x, weight(32, 10), weight(10)], ["logits"], name="last"))
+    infos = [
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+        for name, shape in (("image", ["batch", 3, 32, 32]), ("logits", ["batch", 10]))
+    ]
+    graph = helper.make_graph(nodes, "resnet", infos[:1], infos[1:], names)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return ir.from_proto(model)
+
+
 def gpu_models() -> Sequence[GpuModel]:
     narrow = BertSize(LAYERS, HEADS * SIZE, HEADS, 128, VOCABULARY, 32)
     small = Gpt2Size(LAYERS, HEADS * SIZE, HEADS, VOCABULARY, 64)
@@ -128,5 +170,6 @@ def gpu_models() -> Sequence[GpuModel]:
     return (
         GpuModel("bert", bert(narrow), BOUNDS, texts),
         GpuModel("gpt2", gpt2(small), CACHED, _decoder_cases(HEADS)),
+        GpuModel("resnet", _resnet(), {"batch": (1, 4)}, {f"{n}": {"image": _image(n)} for n in (1, 3)}),
         GpuModel("llama", llama(grouped), CACHED, _decoder_cases(2)),
     )

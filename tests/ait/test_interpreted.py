@@ -108,7 +108,7 @@ def models() -> dict[str, tuple[GpuModel, Run, Any, Outcome, Outcome]]:
     return {model.name: (model, run, expected, single, half) for (model, run, expected), single, half in pairs}
 
 
-MODELS = pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
+MODELS = pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "resnet"])
 
 
 @MODELS
@@ -134,7 +134,9 @@ def test_mask_and_past_go_into_the_custom_op_and_nearly_all_work_is_in_it(models
     model, run, _, _, _ = models[name]
     inputs = {value.name: value.type for value in run.graph.inputs}
     assert compiled_share(model.compiled()) > 0.95
-    if name == "bert":
+    if name == "resnet":
+        assert set(inputs) == {"image"}
+    elif name == "bert":
         assert any(str(type_) == "float32[batch, 1, 1, sequence]" for type_ in inputs.values())
     else:
         assert {f"past_key_values.{i}.{part}" for i in range(2) for part in ("key", "value")} <= set(inputs)

@@ -21,11 +21,13 @@ from ortisan.registry.ops import (
     ArgReduce,
     Attention,
     Bmm,
+    Conv2d,
     CumSum,
     DynamicSlice,
     Expand,
     IndexSelect,
     Permute,
+    Pool2d,
     Softmax,
     Split,
 )
@@ -48,6 +50,11 @@ def _selected(b: Builder, x: Value) -> Value:
     return b.add(IndexSelect(0), b.constant(np.ones((9, 4), np.float32), "table"), x)
 
 
+def _convolved(b: Builder, x: Value, group: int = 1, pads: Any = (0, 0, 0, 0)) -> Value:
+    filters = b.constant(np.ones((4, 3, 3, 4 // group), np.float32), "filters")
+    return b.add(Conv2d(pads=pads, group=group), x, filters)
+
+
 REFUSED = {
     "integers": ("int64", (S,), lambda b, x: b.elementwise("ADD", x, x), "not in int64"),
     "logic": ("bool", (S,), lambda b, x: b.elementwise("AND", x, x), "has no and"),
@@ -65,6 +72,10 @@ REFUSED = {
     "int64 splits": ("int64", (8,), lambda b, x: b.add_many(Split(0, (3, 5)), x), "does not compile"),
     "int64 permutes": ("int64", (3, 5), lambda b, x: b.add(Permute((1, 0)), x), "takes float16"),
     "maybe equal dims": ("float32", (S,), lambda b, x: b.add(Expand((symbol("r"),)), x), "not known to be equal"),
+    "small images": ("float32", (2, S, S, 4), lambda b, x: _convolved(b, x), "never smaller than the filters"),
+    "groups": ("float32", (2, 8, 8, 4), lambda b, x: _convolved(b, x, 2), "2 groups wrongly"),
+    "uneven pads": ("float32", (2, 8, 8, 4), lambda b, x: _convolved(b, x, pads=(1, 0, 0, 0)), "both sides alike"),
+    "odd pools": ("float32", (2, 8, 8, 3), lambda b, x: b.add(Pool2d("max", (2, 2), (2, 2)), x), "even number of channels"),
     "a past of any length": (
         "float32",
         (2, 4, S, 8),

@@ -21,6 +21,7 @@ from ortisan.codegen.ait.model import AitConstant, AitInstall, AitModel, AitTens
 from ortisan.codegen.ait.parallel import join_products
 from ortisan.codegen.ait.precision import to_half
 from ortisan.codegen.ait.program import Program
+from ortisan.codegen.layout import channels_last
 from ortisan.codegen.toolchain import run_tool
 from ortisan.errors import ToolchainError
 from ortisan.registry.graph import Graph
@@ -53,7 +54,7 @@ class Prepared:
 
 def prepare(graph: Graph, *, half: bool = False) -> Prepared:
     """All that can be done without AITemplate."""
-    dialect = to_dialect(to_half(graph) if half else graph, COMPOSITIONS)
+    dialect = to_dialect(channels_last(to_half(graph) if half else graph), COMPOSITIONS)
     if dialect.refused:
         return Prepared(graph, Program((), (), (), (), (), ()), (), dialect.refused)
     program, refused = write_calls(set_barriers(join_products(dialect.graph)))

@@ -258,6 +258,25 @@ def _cast(w: CallWriter, node: Node) -> None:
     w.add(node, "cast", [w.read(node.inputs[0]), node.output.dtype.value])
 
 
+def _conv2d(w: CallWriter, node: Node) -> None:
+    op = node.op
+    assert isinstance(op, ops.Conv2d)
+    kind = f"conv2d{'_depthwise' if op.group > 1 else ''}{'_bias' if op.bias else ''}"
+    make = {"stride": _one(op.strides), "pad": _one(op.pads[:2]), "dilate": _one(op.dilations), "group": op.group}
+    w.add(node, kind, [w.read(value) for value in node.inputs], make)
+
+
+def _one(pair: tuple[int, int]) -> int | list[int]:
+    return pair[0] if pair[0] == pair[1] else list(pair)
+
+
+def _pool2d(w: CallWriter, node: Node) -> None:
+    op = node.op
+    assert isinstance(op, ops.Pool2d)
+    make = {"kernel_size": op.kernel[0], "stride": op.strides[0], "pad": op.pads[0]}
+    w.add(node, "max_pool2d" if op.kind == "max" else "avg_pool2d", [w.read(node.inputs[0])], make)
+
+
 def _index_select(w: CallWriter, node: Node) -> None:
     op, (x, indices) = node.op, node.inputs
     assert isinstance(op, ops.IndexSelect)
@@ -278,6 +297,7 @@ ROWS: dict[type[Op], Callable[[CallWriter, Node], None]] = {
     ops.Bmm: _gemm,
     ops.Cast: _cast,
     ops.Concatenate: _concatenate,
+    ops.Conv2d: _conv2d,
     ops.DynamicSlice: _dynamic_slice,
     ops.Elementwise: _elementwise,
     ops.Expand: _expand,
@@ -288,6 +308,7 @@ ROWS: dict[type[Op], Callable[[CallWriter, Node], None]] = {
     ops.LayerNorm: _layernorm,
     ops.Pad: _pad,
     ops.Permute: _permute,
+    ops.Pool2d: _pool2d,
     ops.Reduce: _reduce,
     ops.Reshape: _reshape,
     ops.Softmax: _softmax,

@@ -17,6 +17,7 @@ from ortisan.registry.ops import (
     Bmm,
     Cast,
     Concatenate,
+    Conv2d,
     DynamicSlice,
     Elementwise,
     Expand,
@@ -27,6 +28,7 @@ from ortisan.registry.ops import (
     LayerNorm,
     Pad,
     Permute,
+    Pool2d,
     Reduce,
     Reshape,
     Softmax,
@@ -36,6 +38,7 @@ from ortisan.registry.ops import (
 FLOATS = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32)
 _KNOWN = (*FLOATS, DType.INT32, DType.INT64, DType.BOOL)
 _MAX_PAD_RANK = 4
+_MAX_POOL_CHANNELS = 512
 Reason = str | None
 
 
@@ -219,6 +222,40 @@ def _full(node: Node, bounds: Bounds) -> Reason:
     return "AITemplate's full makes no bool" if node.output.dtype is DType.BOOL else None
 
 
+def _conv2d(node: Node, bounds: Bounds) -> Reason:
+    op, x, w = node.op, *node.inputs[:2]
+    assert isinstance(op, Conv2d)
+    if op.pads[:2] != op.pads[2:]:
+        return f"AITemplate's conv2d pads both sides alike, not {op.pads}"
+    if op.group != 1 and not op.group == x.shape[3] == w.shape[0]:
+        return (
+            f"AITemplate computes a convolution of {op.group} groups wrongly; it has one group, or one for each channel"
+        )
+    if op.group != 1 and x.dtype is not DType.FLOAT16:
+        return f"AITemplate's depthwise convolution gives float16, not {x.dtype.value}"
+    if any(range_of(extent, bounds)[0] == 0 for extent in node.output.shape[1:3]):
+        return "AITemplate needs images that are never smaller than the filters; bound their dims from below"
+    if reason := _floats(node) or _static((x.shape[3], *w.shape), "the channels and the filters of a convolution"):
+        return reason
+    return f"AITemplate has no convolution of {x.shape[3]} channels" if x.shape[3] % 2 else None
+
+
+def _pool2d(node: Node, bounds: Bounds) -> Reason:
+    op, (x,) = node.op, node.inputs
+    assert isinstance(op, Pool2d)
+    if len({*op.kernel}) > 1 or len({*op.strides}) > 1 or len({*op.pads}) > 1:
+        return "AITemplate's pools have square windows, with one stride and one padding"
+    if op.kind == "mean" and op.pads[0] and not op.counts_padding:
+        return "AITemplate's avg_pool2d counts the padding"
+    if x.dtype not in (DType.FLOAT16, DType.FLOAT32):
+        return f"AITemplate's pools take float16 and float32, not {x.dtype.value}"
+    if reason := _static(x.shape[1:], "the size of a pooled image"):
+        return reason
+    if x.shape[3] % 2 or (op.kind == "max" and x.shape[3] > _MAX_POOL_CHANNELS):
+        return f"AITemplate's pools take an even number of channels up to {_MAX_POOL_CHANNELS}, not {x.shape[3]}"
+    return None
+
+
 def _indices(node: Node, bounds: Bounds) -> Reason:
     x, indices = node.inputs
     if indices.data is None:
@@ -236,6 +273,7 @@ RULES: dict[type, Callable[[Node, Bounds], Reason]] = {
     Bmm: _bmm,
     Cast: _cast,
     Concatenate: _concatenate,
+    Conv2d: _conv2d,
     DynamicSlice: _dynamic_slice,
     Elementwise: _elementwise,
     Expand: _expand,
@@ -246,6 +284,7 @@ RULES: dict[type, Callable[[Node, Bounds], Reason]] = {
     LayerNorm: _layernorm,
     Pad: _pad,
     Permute: _permute,
+    Pool2d: _pool2d,
     Reduce: _reduce,
     Reshape: _reshape,
     Softmax: _softmax,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ortisan.registry.ops.attention import Attention
 from ortisan.registry.ops.cache import CacheWrite
+from ortisan.registry.ops.conv import Conv2d, Pool2d
 from ortisan.registry.ops.elementwise import Cast, Elementwise
 from ortisan.registry.ops.gather import Gather, GatherNd, IndexSelect
 from ortisan.registry.ops.gemm import Bmm, Gemm
@@ -31,6 +32,7 @@ __all__ = [
     "CacheWrite",
     "Cast",
     "Concatenate",
+    "Conv2d",
     "CumSum",
     "DynamicSlice",
     "Elementwise",
@@ -44,6 +46,7 @@ __all__ = [
     "Move",
     "Pad",
     "Permute",
+    "Pool2d",
     "Reduce",
     "Reshape",
     "RmsNorm",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ortisan.codegen.ait.compose.attention import attention
+from ortisan.codegen.ait.compose.images import conv2d
 from ortisan.codegen.ait.compose.move import cache_write, concatenate, expand, full, pad, permute, reshape, split
 from ortisan.codegen.ait.compose.products import bmm, gemm
 from ortisan.codegen.ait.compose.rotary import rotary
@@ -17,6 +18,7 @@ COMPOSITIONS: dict[type[Op], Row] = {
     ops.Bmm: bmm,
     ops.CacheWrite: cache_write,
     ops.Concatenate: concatenate,
+    ops.Conv2d: conv2d,
     ops.DynamicSlice: dynamic_slice,
     ops.Elementwise: elementwise,
     ops.Expand: expand,

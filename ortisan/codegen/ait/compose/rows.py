@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ortisan.codegen.ait.compose.images import folded
 from ortisan.codegen.ait.dialect import Composer
 from ortisan.codegen.ait.scalars import COMPARISONS, COMPOSITIONS
 from ortisan.registry.dims import product
@@ -23,7 +24,10 @@ def elementwise(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Valu
         numbers = range(1, len(inputs))
         wide = [x if i in numbers and is_number(x) else _widened(b, x, shape) for i, x in enumerate(inputs)]
         return [b.add(op, *wide)]
-    return [(_with_bias(b, *inputs) if op.func == "ADD" else None) or b.add(op, *inputs)]
+    joined = _with_bias(b, *inputs) if op.func == "ADD" else None
+    if joined is None and op.func in ("ADD", "MUL"):
+        joined = folded(b, op.func, *inputs)
+    return [b.add(op, *inputs) if joined is None else joined]
 
 
 def _with_bias(b: Composer, x: Value, y: Value) -> Value | None:

@@ -88,9 +88,13 @@ class Construction:
         dims = [self._dim(dim) for dim in what]
         return [IntImm(dim) if isinstance(dim, int) and dim >= 0 else dim for dim in dims]
 
+    def _setting(self, value: Any) -> Any:
+        """Pairs are tuples where an op is made, and lists where it is called."""
+        return tuple(value) if isinstance(value, list) else self._argument(value)
+
     def _call(self, call: dict[str, Any]) -> None:
         try:
-            made = getattr(ops, call["op"])(**{key: self._argument(value) for key, value in call["make"].items()})
+            made = getattr(ops, call["op"])(**{key: self._setting(value) for key, value in call["make"].items()})
             results = made(*(self._argument(value) for value in call["args"]))
             results = list(results) if isinstance(results, (list, tuple)) else [results]
             reason = self._compare(call, results)

@@ -10,6 +10,7 @@ from aitemplate.backend import builder
 from aitemplate.backend.cuda.target_def import CUDA
 from aitemplate.compiler import compiler
 from aitemplate.compiler.base import DynamicProfileStrategy
+from aitemplate.compiler.ops.conv.conv2d import conv2d
 from aitemplate.compiler.ops.gemm_universal.gemm_common import gemm
 
 from ortisan.codegen.ait.worker.construct import Construction
@@ -102,6 +103,13 @@ def _tell_sizes(target: Target) -> None:
         return profile(self, *args, **kwargs)
 
     gemm.profile = profile_with_size
+    convolve = conv2d.profile
+
+    def profile_without(self: Any, *args: Any, **kwargs: Any) -> Any:
+        target.size = None
+        return convolve(self, *args, **kwargs)
+
+    conv2d.profile = profile_without
 
 
 def generate(job: dict[str, Any], construction: Construction, work: Path, out: Path) -> dict[str, Any]:

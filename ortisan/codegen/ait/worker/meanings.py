@@ -33,6 +33,8 @@ def meaning_of(name: str) -> Meaning:
         return MEANINGS[name]
     if _PRODUCT.fullmatch(name):
         return _product
+    if name.startswith("conv2d"):
+        return _conv2d
     raise NotImplementedError(f"the interpreter does not know AITemplate's {name}")
 
 
@@ -45,6 +47,10 @@ def _product(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
     a = np.swapaxes(a, -1, -2) if left == "c" else a
     b = np.swapaxes(b, -1, -2) if right == "c" else b
     y = np.matmul(a, b)
+    return [_finished(op, y, rest, others)]
+
+
+def _finished(op: Any, y: Array, rest: str, others: list[Array]) -> Array:
     steps = _STEPS.findall(rest)
     if "".join(f"_{step}" for step in steps) != rest:
         raise NotImplementedError(f"the interpreter does not know AITemplate's {op._attrs['op']}")
@@ -55,7 +61,44 @@ def _product(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
             y = y * others.pop(0)
         elif step not in _SPECIAL:
             y = EPILOGUES[step](y)
-    return [y]
+    return y
+
+
+def _conv2d(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
+    """x [N,H,W,C] with w [O,Kh,Kw,C / group], and what the name says comes after."""
+    x, w, *others = inputs
+    strides, pads, dilations = (_two(op._attrs[key]) for key in ("stride", "pad", "dilate"))
+    x = np.pad(x, ((0, 0), (pads[0], pads[0]), (pads[1], pads[1]), (0, 0)))
+    _, rows, columns, filters = shape_of(op._attrs["outputs"][0])
+    y = np.zeros((x.shape[0], rows, columns, filters))
+    depthwise = w.shape[3] == 1 and x.shape[3] > 1
+    for i in range(w.shape[1]):
+        for j in range(w.shape[2]):
+            top, left = i * dilations[0], j * dilations[1]
+            part = x[:, top : top + rows * strides[0] : strides[0], left : left + columns * strides[1] : strides[1]]
+            part = part[:, :rows, :columns]
+            y += part * w[:, i, j, 0] if depthwise else part @ w[:, i, j].T
+    return [_finished(op, y, re.sub(r"conv2d(_depthwise)?", "", op._attrs["op"]), others)]
+
+
+def _two(value: Any) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else (value[0], value[1])
+
+
+def _pool2d(kind: str) -> Meaning:
+    def pool(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
+        size, stride, pad = (op._attrs[key] for key in ("kernel_size", "stride", "pad"))
+        fill = -np.inf if kind == "max" else 0.0
+        x = np.pad(inputs[0], ((0, 0), (pad, pad), (pad, pad), (0, 0)), constant_values=fill)
+        rows, columns = ((x.shape[axis] - size) // stride + 1 for axis in (1, 2))
+        windows = [
+            x[:, i : i + rows * stride : stride, j : j + columns * stride : stride][:, :rows, :columns]
+            for i in range(size)
+            for j in range(size)
+        ]
+        return [np.max(windows, axis=0) if kind == "max" else np.sum(windows, axis=0) / size**2]
+
+    return pool
 
 
 def _elementwise(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
@@ -198,6 +241,7 @@ def _mem_eff_attention(op: Any, inputs: list[Array], shape_of: Any) -> list[Arra
 
 
 MEANINGS: dict[str, Meaning] = {
+    "avg_pool2d": _pool2d("mean"),
     "batch_gather": _batch_gather,
     "cast": _same,
     "concatenate": _concatenate,
@@ -210,6 +254,7 @@ MEANINGS: dict[str, Meaning] = {
     "group_layernorm": _group_layernorm,
     "index_select": _index_select,
     "layernorm": _layernorm,
+    "max_pool2d": _pool2d("max"),
     "mem_eff_attention": _mem_eff_attention,
     "pad_last_dim": _pad_last_dim,
     "permute": _permute(),

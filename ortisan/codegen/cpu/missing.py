@@ -1,0 +1,20 @@
+"""Ops of the op graph that have no CPU kernel yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ortisan.codegen.cpu.emit import EMITTERS
+from ortisan.registry.graph import Graph
+
+
+def without_kernels(graphs: Sequence[Graph]) -> Sequence[Mapping[str, str]]:
+    """For each graph the nodes that have none: origin -> reason."""
+    return [
+        {
+            node.origin: f"there is no CPU kernel for {node.op.stem} yet"
+            for node in graph.nodes
+            if not node.op.view and type(node.op) not in EMITTERS
+        }
+        for graph in graphs
+    ]

@@ -1,0 +1,64 @@
+"""One layout for images: permutes move behind elementwise nodes, where the next convolution's permute undoes them.
+
+conv -> permute -> mul, add, relu -> permute -> conv    becomes    conv -> mul, add, relu -> conv
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ortisan.registry.builder import Builder
+from ortisan.registry.graph import Graph, Node, Value
+from ortisan.registry.ops import Conv2d, Elementwise, Permute, Pool2d
+
+_FIRST, _LAST = (0, 3, 1, 2), (0, 2, 3, 1)
+
+
+def channels_last(graph: Graph) -> Graph:
+    """The same graph with the channels last between convolutions; one without any is given back as it is."""
+    if not any(isinstance(node.op, (Conv2d, Pool2d)) for node in graph.nodes):
+        return graph
+    b = Builder(graph.name)
+    b.inputs = list(graph.inputs)
+    values: dict[Value, Value] = {value: value for value in (*graph.inputs, *graph.constants)}
+    for node in graph.nodes:
+        b.origin = node.origin
+        inputs = [values[value] for value in node.inputs]
+        moved = _before_permutes(b, node, inputs)
+        if isinstance(node.op, Permute):
+            values[node.output] = _permuted(b, inputs[0], node.op.order)
+        elif moved is not None:
+            values[node.output] = _permuted(b, b.add(node.op, *moved), _FIRST)
+        else:
+            values.update(zip(node.outputs, b.add_many(node.op, *inputs), strict=True))
+    done = b.finish([values[value] for value in graph.outputs], graph.output_names, graph.bounds)
+    return replace(done, guards=graph.guards)
+
+
+def _permuted(b: Builder, x: Value, order: tuple[int, ...]) -> Value:
+    before = b.producer(x)
+    if before is not None and isinstance(before.op, Permute):
+        return b.permute(before.inputs[0], tuple(before.op.order[axis] for axis in order))
+    return b.permute(x, order)
+
+
+def _before_permutes(b: Builder, node: Node, inputs: list[Value]) -> list[Value] | None:
+    """The operands with the channels last, if they all are permuted from there or constants."""
+    if not isinstance(node.op, Elementwise) or len(node.output.shape) != 4:
+        return None
+    made = [b.producer(value) for value in inputs]
+    are_images = [n is not None and isinstance(n.op, Permute) and n.op.order == _FIRST for n in made]
+    if not any(are_images) or not all(
+        image or value.data is not None for image, value in zip(are_images, inputs, strict=True)
+    ):
+        return None
+    return [
+        n.inputs[0] if image and n is not None else _constant(b, value)
+        for image, n, value in zip(are_images, made, inputs, strict=True)
+    ]
+
+
+def _constant(b: Builder, value: Value) -> Value:
+    if not value.shape or value.data is None or value.data.size == 1:
+        return value
+    return b.permute(b.reshape(value, (*(1,) * (4 - len(value.shape)), *value.shape)), _LAST)

@@ -1,0 +1,20 @@
+"""Checks ops over images: their numpy reference against ONNX Runtime, and that the CPU target says it has no kernel."""
+
+from __future__ import annotations
+
+import onnxruntime as ort
+from harness import Case, assert_close, run_session
+
+import ortisan
+
+
+def check_reference(case: Case) -> None:
+    compiled = ortisan.compile(case.model(), whole_graph=True, target="reference")
+    want = run_session(ort.InferenceSession(case.model().SerializeToString()), case.feeds())
+    for have, expected in zip(compiled.run(case.feeds()), want, strict=True):
+        assert_close(have, expected, case, case.name)
+
+
+def reason_on_cpus(case: Case) -> str:
+    (left,) = ortisan.compile(case.model()).left_out
+    return left.reason

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+from arrays import values
+from harness import Case, refused
+from images import check_reference, reason_on_cpus
+
+
+def _pool(op: str, name: str, **attributes: object) -> Case:
+    return Case(f"{op}_{name}", op, {"x": values(2, 4, 9, 7)}, attributes, tolerance=(1e-5, 1e-5))
+
+
+CASES = [
+    _pool(op, name, **attributes)
+    for op in ("MaxPool", "AveragePool")
+    for name, attributes in {
+        "plain": {"kernel_shape": [2, 2]},
+        "strided": {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]},
+        "uneven": {"kernel_shape": [3, 2], "strides": [1, 3], "pads": [2, 0, 1, 1]},
+    }.items()
+]
+CASES += [
+    _pool("AveragePool", "counts", kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1),
+    _pool("GlobalAveragePool", "all"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_pools(case: Case) -> None:
+    check_reference(case)
+
+
+def test_cpus_have_no_kernel() -> None:
+    assert reason_on_cpus(CASES[0]) == "there is no CPU kernel for pool2d yet"
+
+
+def test_what_is_not_supported_is_refused() -> None:
+    refused(_pool("MaxPool", "ceil", kernel_shape=[2, 2], ceil_mode=1), "ceil_mode=1")
+    refused(Case("two", "MaxPool", {"x": values(2, 4, 9, 7)}, {"kernel_shape": [2, 2]}, outputs=2), "output 1")
