@@ -58,6 +58,8 @@ class Options:
     name: str | None = None
     tune: Tune = "off"
     cache: Cache = "as-is"
+    patterns: bool = True
+    """Whether patterns are looked for; without them ops are compiled as they were written."""
 
     def __post_init__(self) -> None:
         check_mode(self.tune)

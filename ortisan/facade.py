@@ -97,7 +97,8 @@ def compile_with(
     cleanup.inline_functions(loaded)
     mark_selection(loaded, options.include, options.exclude, options.between)
     say("finding shapes and patterns")
-    canonical = canonicalize(loaded, dims=options.dims, frozen=is_left_out)
+    frozen = is_left_out if options.patterns else _always
+    canonical = canonicalize(loaded, dims=options.dims, frozen=frozen)
     name = clean_name(options.name or _default_name(model, loaded))
     clean = {original: symbol for symbol, original in canonical.symbols.items()}
     bounds = {clean.get(key, key): bound for key, bound in options.dims.items() if isinstance(bound, tuple)}
@@ -124,6 +125,10 @@ def compile_with(
         canonical.counts,
         canonical.symbols,
     )
+
+
+def _always(_: ir.Node) -> bool:
+    return True
 
 
 def give_back(compiled: Compilation, reasons: Mapping[int, str]) -> Compilation:
