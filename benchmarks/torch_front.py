@@ -61,12 +61,13 @@ def bert(effort: Effort, layers: int) -> dict[str, Any]:
     torch.manual_seed(0)
     model = transformers.BertModel(transformers.BertConfig(num_hidden_layers=layers)).eval()
     ids = torch.randint(5, 1000, (1, _LENGTH))
+    options = {"tune": "auto", "strict": True}
     mask = torch.ones_like(ids)
     with torch.no_grad():
         runs: dict[str, Any] = {
             "eager": model,
             "inductor": torch.compile(model, backend="inductor"),
-            "ortisan": torch.compile(model, backend=front.backend, mode="reduce-overhead", options={"strict": True}),
+            "ortisan": torch.compile(model, backend=front.backend, options=options),
         }
         want = model(ids, attention_mask=mask)[0]
         errors = {name: float((run(ids, attention_mask=mask)[0] - want).abs().max()) for name, run in runs.items()}

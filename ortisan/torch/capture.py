@@ -143,10 +143,10 @@ def _by_torch_export(
             program = torch.export.export(flat, tuple(tensors), dynamic_shapes={"tensors": tuple(shapes)}, strict=False)
         except Exception as error:
             raise UnsupportedError(f"torch.export can't export {kind}: {reason_of(error)}") from error
-    _check_program(program, flat.inner)
     if not program.graph_signature.user_outputs:
         raise UnsupportedError(f"{kind} computes nothing: every result is an argument or a constant")
-    model = to_onnx(program, options)
+    model, functional = to_onnx(program, options)
+    _check_program(functional, flat.inner)
     nodes = [node for node in program.graph.nodes if node.op == "placeholder"][-len(names) :] if names else []
     dims, symbols, guards = _symbols([node.meta["val"] for node in nodes])
     renames = {

@@ -49,7 +49,7 @@ class CompiledGraph:
         self.model: ir.Model | None = None
         try:
             self.program = read_graph(module)
-            self.model = transform(to_onnx(self.program.exported, options), options)
+            self.model = transform(to_onnx(self.program.exported, options)[0], options)
         except OrtisanError as error:
             self.fall_back(error)
 

@@ -19,8 +19,11 @@ from ortisan.torch.options import Options
 from ortisan.torch.reasons import reason_of
 
 
-def to_onnx(program: torch.export.ExportedProgram, options: Options) -> ir.Model:
-    """The program as an ONNX model; its weights are torch's own memory until they are read."""
+def to_onnx(program: torch.export.ExportedProgram, options: Options) -> tuple[ir.Model, torch.export.ExportedProgram]:
+    """The program as an ONNX model, and in the functional form that this was made from.
+
+    Weights are torch's own memory until they are read.
+    """
     with quiet_exporter():
         try:
             written = torch.onnx.export(
@@ -35,7 +38,7 @@ def to_onnx(program: torch.export.ExportedProgram, options: Options) -> ir.Model
             raise UnsupportedError(reason_of(error)) from error
     if written is None:
         raise UnsupportedError("torch.onnx gave no model")
-    return written.model
+    return written.model, written.exported_program or program
 
 
 def transform(model: ir.Model, options: Options) -> ir.Model:

@@ -37,19 +37,24 @@ class Output:
     kind: Literal["tensor", "int", "argument", "constant"]
     index: int = 0
     value: Any = None
+    strides: tuple[int, ...] | None = None
+    """Those of a tensor that is not contiguous, when they are known."""
     order: tuple[int, ...] | None = None
-    """The axes of a tensor that is not contiguous, from the widest stride to the narrowest."""
+    """Otherwise its axes, from the widest stride to the narrowest."""
     repeated: tuple[int, ...] = ()
     """Axes along which all elements are one: their stride is 0."""
 
     def place(self, tensor: torch.Tensor) -> torch.Tensor:
         """The tensor with the strides that the graph gives it; views of it rely on them."""
-        if self.order is None:
+        if self.strides is None and self.order is None:
             return tensor
         size = tensor.shape
         for axis in self.repeated:
             tensor = tensor.narrow(axis, 0, min(1, tensor.shape[axis]))
-        placed = torch.empty_permuted(tensor.shape, self.order, dtype=tensor.dtype)
+        if self.strides is not None:
+            placed = torch.empty_strided(tensor.shape, self.strides, dtype=tensor.dtype)
+        else:
+            placed = torch.empty_permuted(tensor.shape, self.order or (), dtype=tensor.dtype)
         return placed.copy_(tensor).expand(size)
 
 
@@ -128,14 +133,15 @@ def check_tensor(value: torch.Tensor, what: str) -> None:
 
 
 def _is_random(op: torch._ops.OpOverload, node: fx.Node) -> bool:
-    """Attention kernels are tagged as random for their dropout: they are not when there is none."""
+    """Ops are tagged as random for a dropout, which there may be none of, or not now."""
     if torch.Tag.nondeterministic_seeded not in op.tags:
         return False
-    names = [argument.name for argument in op._schema.arguments]
-    if "dropout_p" not in names:
-        return True
-    given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-    return bool(given.get("dropout_p", 0.0) != 0.0)
+    arguments = op._schema.arguments
+    given = {argument.name: argument.default_value for argument in arguments if argument.has_default_value()}
+    given |= dict(zip([argument.name for argument in arguments], node.args, strict=False)) | dict(node.kwargs)
+    if any(given.get(name) is False for name in ("train", "training")):
+        return False
+    return not any(given.get(name) == 0.0 for name in ("dropout_p", "dropout"))
 
 
 def _all_nodes(module: fx.GraphModule) -> Iterator[fx.Node]:
@@ -159,8 +165,11 @@ def _output(result: Any, placeholders: Sequence[fx.Node], computed: list[fx.Node
         return Output("tensor", index)
     if isinstance(value, torch.Tensor):
         strides = [_hint(stride) for stride in value.stride()]
+        repeated = tuple(axis for axis, stride in enumerate(strides) if stride == 0)
+        if all(isinstance(stride, int) for stride in value.stride()):
+            return Output("tensor", index, strides=tuple(strides), repeated=repeated)
         order = tuple(sorted(range(value.ndim), key=lambda axis: (-strides[axis], axis)))
-        return Output("tensor", index, None, order, tuple(axis for axis, stride in enumerate(strides) if stride == 0))
+        return Output("tensor", index, order=order, repeated=repeated)
     if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
         return Output("int", index)
     raise UnsupportedError(f"output '{result.name}' is a {type(value).__name__}, not a tensor")

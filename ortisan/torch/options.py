@@ -94,4 +94,4 @@ def make_options(given: Mapping[str, Any] | None, mode: str | None = None) -> Op
 
 
 def _as_tuple(transforms: Any) -> tuple[Any, ...]:
-    return (transforms,) if callable(transforms) else tuple(transforms)
+    return tuple(transforms) if isinstance(transforms, (list, tuple)) else (transforms,)

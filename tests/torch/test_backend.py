@@ -31,7 +31,7 @@ def compiled(module: Any, **how: Any) -> Any:
     "make, inputs, dynamic",
     [
         (bert, [text(2, 7)], False),
-        (llama, [{**text(2, length), "use_cache": False} for length in (5, 9)], True),
+        pytest.param(llama, [{**text(2, n), "use_cache": False} for n in (5, 9)], True, marks=pytest.mark.slow),
         (resnet, [{"pixel_values": torch.linspace(-1, 1, 2 * 3 * 32 * 32).reshape(2, 3, 32, 32)}], False),
     ],
     ids=["bert", "llama", "resnet"],
@@ -46,6 +46,7 @@ def test_models_give_what_eager_gives(make: Any, inputs: Any, dynamic: bool, gra
     assert len({graph.artifact.folder for graph in graphs if graph.artifact}) == 1
 
 
+@pytest.mark.slow
 def test_gpt2_generates_with_its_cache(graphs: list[Any]) -> None:
     model = gpt2()
     prompt = text(2, 5) | {"attention_mask": torch.ones((2, 5), dtype=torch.int64)}
@@ -98,9 +99,10 @@ def test_mutation_aliases_numbers_and_strides() -> None:
         close(a, b)
         assert have[1] is a
         assert have[2:4] == want[2:4]
-        for index in (0, 4):
-            close(have[index], want[index])
-            assert have[index].stride() == want[index].stride()
+        close(have[0], want[0])
+        close(have[4], want[4])
+        assert have[0].stride() == want[0].stride()
+        assert have[4].stride(0) == want[4].stride(0) == 0
 
 
 def test_dynamic_shapes_are_one_artifact(graphs: list[Any]) -> None:
@@ -169,7 +171,7 @@ def trained(net: Any, step: Any, steps: int) -> tuple[list[float], list[Any]]:
         loss = step(net, x, y)
         loss.backward()
         optimizer.step()
-        losses.append(float(loss))
+        losses.append(loss.item())
     return losses, list(net.state_dict().values())
 
 

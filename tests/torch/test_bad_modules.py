@@ -107,7 +107,8 @@ def test_tensors_that_onnx_runtime_has_no_word_for(module: Any, make: Any, messa
     with pytest.raises(UnsupportedError, match=message):
         front.compile(module)(make())
     x = make()
-    with pytest.warns(WentEager, match=message):
+    # dynamo makes no graph of what is sparse, so there is nothing to warn of.
+    with pytest.warns(WentEager, match=message) if x.layout == torch.strided else contextlib.nullcontext():
         have = torch.compile(module, backend=front.backend)(x)
     want = module(x)
     assert have.device == want.device

@@ -20,7 +20,7 @@ import torch
 module = torch.nn.Linear(4, 3)
 x = torch.ones(2, 4)
 with torch.no_grad():
-    fast = torch.compile(module, backend="ortisan", mode="default", options={"strict": True})
+    fast = torch.compile(module, backend="ortisan", options={"strict": True})
     assert torch.allclose(fast(x), module(x), atol=1e-5)
     try:
         torch._dynamo.reset()

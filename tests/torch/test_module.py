@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.build]
 @pytest.mark.parametrize(
     "make, inputs",
     [
-        (bert, text(2, 7)),
+        pytest.param(bert, text(2, 7), marks=pytest.mark.slow),
         (Recurrent, {"ids": torch.arange(10).reshape(2, 5)}),
         (resnet, {"pixel_values": torch.linspace(-1, 1, 2 * 3 * 32 * 32).reshape(2, 3, 32, 32)}),
     ],
@@ -66,6 +66,7 @@ def test_llama_serves_all_lengths_with_one_session() -> None:
             fast(**text(2, 33), use_cache=False)
 
 
+@pytest.mark.slow
 def test_gpt2_generates_with_its_cache_through_the_wrapper() -> None:
     model = gpt2()
     prompt = {"input_ids": text(2, 5)["input_ids"], "attention_mask": torch.ones((2, 5), dtype=torch.int64)}
