@@ -15,11 +15,14 @@ _mapped: dict[Callable[..., Any], Callable[..., Any]] = {}
 def map_op(op: str | Callable[..., Any], function: Callable[..., Any]) -> None:
     """Exports a torch op as an ONNX function: `map_op("mylib::scale", scale)`.
 
-    `op` is a name or an op of `torch.ops`, `function` an onnxscript function of the same arguments. Ops inside the
-    function are compiled like any other. A second registration takes the place of the first.
+    `op` is a name or an op of `torch.ops`, `function` an onnxscript function of the same arguments, annotated. Ops
+    inside the function are compiled like any other. A second registration takes the place of the first.
     """
     if not callable(function):
         raise OptionError(f"the ONNX function of '{op}' must be a function, not {function!r}")
+    signature = getattr(function, "op_signature", None)
+    if signature is not None and not signature.outputs:
+        raise OptionError(f"the ONNX function of '{op}' does not say what it returns; annotate its result")
     _mapped[find_op(op)] = function
 
 

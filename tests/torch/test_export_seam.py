@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("transformers", reason="transformers is not installed")
 
 import onnx_ir as ir  # noqa: E402
+from onnxscript import FLOAT, script  # noqa: E402
 from onnxscript import opset18 as op  # noqa: E402
-from onnxscript import script  # noqa: E402
 from torch import nn  # noqa: E402
 
 import ortisan  # noqa: E402
@@ -87,8 +87,13 @@ def test_cond_works_on_both_roads() -> None:
 
 
 @script()
-def double_plus(x, y):  # type: ignore[no-untyped-def]
+def double_plus(x: FLOAT[...], y: FLOAT[...]) -> FLOAT[...]:  # type: ignore[misc]
     return op.Add(op.Add(x, x), y)
+
+
+@script()
+def nothing_said(x, y):  # type: ignore[no-untyped-def]
+    return op.Add(x, y)
 
 
 @pytest.fixture
@@ -116,6 +121,8 @@ def test_a_custom_op_becomes_an_onnx_function(custom_op: Any) -> None:
     close(fast(x), model(x))
     assert not fast.entries()[0].artifact.manifest["left_out"]
     close(torch.compile(model, backend=front.backend, options={"strict": True})(x), model(x))
+    with pytest.raises(OptionError, match="does not say what it returns"):
+        front.map_op("ortisan_tests::double_plus", nothing_said)
     with pytest.raises(OptionError, match="there is no torch op 'ortisan_tests::other'"):
         front.map_op("ortisan_tests::other", double_plus)
 

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("transformers", reason="transformers is not installed")
 
 import ortisan.torch as front  # noqa: E402
-from ortisan.errors import OptionError, UnsupportedError  # noqa: E402
+from ortisan.errors import ArtifactError, OptionError, UnsupportedError  # noqa: E402
 from ortisan.torch.store import disk_folder, entries  # noqa: E402
 from tests.models.nets import (  # noqa: E402
     GREEDY,
@@ -226,3 +226,24 @@ def test_gradients_are_refused_and_not_lost() -> None:
     x = torch.ones(2, WIDTH, requires_grad=True)
     with pytest.raises(UnsupportedError, match="an input requires a gradient"):
         front.compile(Net())(x)
+
+
+def test_what_onnx_runtime_refuses_is_one_sentence() -> None:
+    fast = front.compile(Net().eval())
+    with torch.no_grad():
+        fast(torch.ones(2, WIDTH))
+    with pytest.raises(ArtifactError, match="the compiled graph can't run on these inputs: "):
+        fast.entries()[0].runner([torch.ones(2, WIDTH + 1)])
+
+
+@pytest.mark.parametrize("rows", [3, 5000], ids=["copied", "bound"])
+def test_inputs_are_left_alone_and_outputs_are_ours(rows: int) -> None:
+    """Two runs don't share an output's memory, nor an output an input's."""
+    module, x = torch.nn.ReLU(), torch.ones(rows, WIDTH)
+    fast = front.compile(module)
+    first = fast(x)
+    second = fast(x * 2)
+    first += 1
+    assert torch.equal(x, torch.ones(rows, WIDTH))
+    assert torch.equal(first, x + 1)
+    assert torch.equal(second, x * 2)
