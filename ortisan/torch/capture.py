@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import fnmatch
-import inspect
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import onnx
 import onnx_ir as ir
@@ -19,14 +17,14 @@ from torch import nn
 from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import OutputKind
 
-from ortisan.errors import OptionError, UnsupportedError
+from ortisan.errors import UnsupportedError
+from ortisan.torch.axes import Dynamic, argument_names, symbolic_axes
 from ortisan.torch.export import as_ir, name_inputs, quiet_exporter, to_onnx
 from ortisan.torch.graph import check_graph
 from ortisan.torch.options import Options
 from ortisan.torch.reasons import reason_of
-from ortisan.torch.tree import flatten, leaves_with_names, unflatten
+from ortisan.torch.tree import flatten, unflatten
 
-Dynamic: TypeAlias = "bool | Mapping[str, Mapping[int, str]]"
 _LEGACY_OPSET = 17
 
 
@@ -55,6 +53,7 @@ class Captured:
     guards: tuple[Any, ...]
     """What torch found out about the symbols: expressions that have to hold."""
     symbols: Mapping[str, Any]
+    """The dims that are symbols or made of them, as torch has them."""
     text: str
     known: set[tuple[tuple[str, int], ...]] = field(default_factory=set)
 
@@ -63,7 +62,12 @@ class Captured:
         key = tuple(sizes.items())
         if key in self.known:
             return True
-        values = {self.symbols[name]: sympy.Integer(size) for name, size in sizes.items() if name in self.symbols}
+        known = {
+            name: (self.symbols[name], sympy.Integer(size)) for name, size in sizes.items() if name in self.symbols
+        }
+        values = {dim: size for dim, size in known.values() if dim.is_Symbol}
+        if any(dim.xreplace(values) != size for dim, size in known.values()):
+            return False
         if any(guard.xreplace(values) == sympy.false for guard in self.guards):
             return False
         self.known.add(key)
@@ -106,8 +110,8 @@ class _Flat(nn.Module):
 def capture(module: nn.Module, args: Any, kwargs: Any, dynamic: Dynamic, options: Options) -> Captured:
     """Exports a module for these arguments. Raises an `OrtisanError`; the module is left as it was."""
     tensors, tree = flatten((args, kwargs))
-    names = _names(module, args, kwargs)
-    axes = _axes(names, tensors, dynamic, options.dims)
+    names = argument_names(module, args, kwargs)
+    axes = symbolic_axes(names, tensors, dynamic, options.dims)
     found = _Found()
     flat = _Flat(module, tree, found)
     with _unchanged(module), torch.no_grad():
@@ -187,8 +191,8 @@ def _symbols(values: Sequence[Any]) -> tuple[tuple[tuple[int | str, ...], ...], 
                 continue
             row.append(str(expr))
             environment = size.node.shape_env
+            symbols[str(expr)] = expr
             if expr.is_Symbol:
-                symbols[str(expr)] = expr
                 allowed = environment.bound_sympy(expr)
                 guards |= {sympy.Ge(expr, allowed.lower), sympy.Le(expr, allowed.upper)}
             guards |= {environment.simplify(guard.expr) for guard in environment.guards}
@@ -227,55 +231,6 @@ def _by_the_older_one(request: Request, options: Options) -> ir.Model:
         except Exception as error:
             raise UnsupportedError(f"the older exporter can't export the module: {reason_of(error)}") from error
     return ir.from_proto(onnx.load_from_string(file.getvalue()))
-
-
-def _names(module: nn.Module, args: Any, kwargs: Any) -> tuple[str, ...]:
-    """A name for each tensor: its argument's, and where in it it is."""
-    words: list[str] = []
-    for parameter in inspect.signature(module.forward).parameters.values():
-        if parameter.kind == parameter.VAR_POSITIONAL:
-            words += [f"{parameter.name}_{index}" for index in range(len(args) - len(words))]
-        else:
-            words.append(parameter.name)
-    named = {words[index] if index < len(words) else f"arg{index}": value for index, value in enumerate(args)}
-    leaves = leaves_with_names((), {**named, **kwargs})
-    return tuple(name for name, leaf in leaves if isinstance(leaf, torch.Tensor))
-
-
-def _axes(
-    names: Sequence[str], tensors: Sequence[torch.Tensor], dynamic: Dynamic, bounds: Mapping[str, Any]
-) -> dict[str, dict[int, str]]:
-    """The dims of each tensor that shall stay symbolic; sizes of 0 and 1 are always fixed, because torch fixes them."""
-    if dynamic is False:
-        return {}
-    wide = {
-        name: [axis for axis, size in enumerate(tensor.shape) if size > 1]
-        for name, tensor in zip(names, tensors, strict=True)
-    }
-    if dynamic is True:
-        return {name: dict.fromkeys(axes, "") for name, axes in wide.items()}
-    found: dict[str, dict[int, str]] = {}
-    for pattern, axes in dynamic.items():
-        fitting = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
-        if not fitting:
-            raise OptionError(f"dynamic: no argument is called like '{pattern}'; the arguments are {', '.join(names)}")
-        for name in fitting:
-            rank = tensors[names.index(name)].ndim
-            wrong = [axis for axis in axes if not -rank <= axis < rank]
-            if wrong:
-                raise OptionError(f"dynamic: '{name}' has {rank} dims, so it has no dim {wrong[0]}")
-            for axis, word in axes.items():
-                check_size(word, tensors[names.index(name)].shape[axis], bounds.get(word))
-            found[name] = {axis % rank: word for axis, word in axes.items() if axis % rank in wide[name]}
-    return found
-
-
-def check_size(name: str, size: int, bound: int | tuple[int, int] | None) -> None:
-    """Refuses a size that is outside of what was declared."""
-    low, high = bound if isinstance(bound, tuple) else (bound, bound)
-    if low is not None and high is not None and not low <= size <= high:
-        declared = f"from {low} to {high}" if low != high else str(low)
-        raise OptionError(f"'{name}' is {size}, and was declared to be {declared}")
 
 
 @contextmanager

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import onnx_ir as ir
@@ -30,6 +32,17 @@ def versions(tensors: Sequence[torch.Tensor]) -> list[tuple[int, int]]:
     return [(0 if t.is_inference() else t._version, t.data_ptr()) for t in tensors]
 
 
+@dataclass(frozen=True, eq=False)
+class _Built:
+    """A session: positions of the arguments that are its weights and its inputs, and what the weights were."""
+
+    artifact: Artifact
+    runner: Runner
+    weights: list[int]
+    inputs: list[int]
+    versions: list[tuple[int, int]]
+
+
 class CompiledGraph:
     """Called with a list of arguments, which it empties, as AOTAutograd does. Gives what the FX graph gives."""
 
@@ -38,13 +51,10 @@ class CompiledGraph:
     ) -> None:
         self._boxed_call = True
         self.module, self.options, self.title = module, options, title
-        self.artifact: Artifact | None = None
         self._is_weight = is_weight
         self._changes: dict[int, int] = {}
-        self._weights: list[int] = []
-        self._inputs: list[int] = []
-        self._versions: list[tuple[int, int]] = []
-        self._runner: Runner | None = None
+        self._built: _Built | None = None
+        self._lock = threading.Lock()
         self.program: Program | None = None
         self.model: ir.Model | None = None
         try:
@@ -66,23 +76,23 @@ class CompiledGraph:
         args.clear()
         return results
 
+    @property
+    def artifact(self) -> Artifact | None:
+        return self._built.artifact if self._built is not None else None
+
     def _compute(self, args: list[Any]) -> Any:
-        if self.program is None:
+        program, built = self.program, self._built
+        if program is None:
             return self.module(*args)
-        if self._runner is None or self._is_stale(args):
+        if built is None or versions([args[index] for index in built.weights]) != built.versions:
             try:
-                self._build(args)
+                with self._lock:
+                    built = self._built_for(args)
             except OrtisanError as error:
                 self.fall_back(error)
                 return self.module(*args)
-        return self._run(args)
-
-    def _run(self, args: list[Any]) -> tuple[Any, ...]:
-        program, runner = self.program, self._runner
-        if program is None or runner is None:
-            raise AssertionError("a graph is run before it is built")
-        tensors = [args[index] for index in self._inputs]
-        computed = runner([t if isinstance(t, torch.Tensor) else torch.tensor(t, dtype=torch.int64) for t in tensors])
+        tensors = [args[index] for index in built.inputs]
+        computed = built.runner([t if isinstance(t, torch.Tensor) else torch.tensor(t) for t in tensors])
         results: list[Any] = []
         for output in program.outputs:
             if output.kind == "tensor":
@@ -95,19 +105,21 @@ class CompiledGraph:
                 results.append(output.value)
         return tuple(results)
 
-    def _is_stale(self, args: Sequence[Any]) -> bool:
-        """Whether a weight is another tensor than it was, or was written to. What changes often becomes an input."""
-        now = [args[index] for index in self._weights]
-        found = versions(now)
-        if found == self._versions:
-            return False
-        for index, tensor, new, old in zip(self._weights, now, found, self._versions, strict=True):
-            if new != old:
-                step = 1 if isinstance(tensor, torch.nn.Parameter) else _REBUILDS
-                self._changes[index] = self._changes.get(index, 0) + step
-        return True
+    def _built_for(self, args: Sequence[Any]) -> _Built:
+        """A session for these weights; what changes often becomes an input."""
+        old = self._built
+        if old is not None:
+            now = versions([args[index] for index in old.weights])
+            if now == old.versions:
+                return old
+            for index, new, seen in zip(old.weights, now, old.versions, strict=True):
+                if new != seen:
+                    step = 1 if isinstance(args[index], torch.nn.Parameter) else _REBUILDS
+                    self._changes[index] = self._changes.get(index, 0) + step
+        self._built = self._build(args)
+        return self._built
 
-    def _build(self, args: Sequence[Any]) -> None:
+    def _build(self, args: Sequence[Any]) -> _Built:
         program, model = self.program, self.model
         if program is None or model is None:
             raise AssertionError("a graph is built that was not exported")
@@ -117,13 +129,12 @@ class CompiledGraph:
             for position, index in enumerate(taken)
             if self._changes.get(index, 0) < _REBUILDS and self._is_weight(args[index])
         }
-        self._weights = [taken[position] for position in fixed]
-        self._inputs = [index for position, index in enumerate(taken) if position not in fixed]
-        self._versions = versions(list(fixed.values()))
-        held = dict(enumerate(program.constants, len(taken)))
-        ready = with_weights(model, fixed | held)
-        self.artifact, _ = artifact_of(ready, self.options)
-        self._runner = open_runner(self.artifact)
+        inputs = [index for position, index in enumerate(taken) if position not in fixed]
+        found = versions(list(fixed.values()))
+        ready = with_weights(model, fixed | dict(enumerate(program.constants, len(taken))))
+        artifact, _ = artifact_of(ready, self.options)
+        runner = open_runner(artifact)
         if self.options.dump is not None:
-            inputs = {name: args[index] for name, index in zip(self._runner.inputs, self._inputs, strict=True)}
-            dump_graph(self.options.dump, self.title, Dump(ready, self.artifact, str(self.module.graph), inputs))
+            given = {name: args[index] for name, index in zip(runner.inputs, inputs, strict=True)}
+            dump_graph(self.options.dump, self.title, Dump(ready, artifact, str(self.module.graph), given))
+        return _Built(artifact, runner, [taken[position] for position in fixed], inputs, found)

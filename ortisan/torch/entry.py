@@ -11,7 +11,8 @@ from torch import nn
 
 from ortisan.errors import OptionError
 from ortisan.runtime.artifact import Artifact
-from ortisan.torch.capture import Captured, Dynamic, capture, check_size
+from ortisan.torch.axes import Dynamic, check_size
+from ortisan.torch.capture import Captured, capture
 from ortisan.torch.dump import Dump, dump_graph
 from ortisan.torch.export import transform
 from ortisan.torch.options import Options

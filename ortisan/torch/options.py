@@ -64,6 +64,8 @@ class Options:
         for name in ("strict", "patterns"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name} must be True or False, not {getattr(self, name)!r}")
+        if self.keep == "faster" and not self.patterns:
+            raise OptionError("patterns=False needs keep='all': giving back is timed on what patterns make")
         wrong = [transform for transform in self.transforms if not callable(transform)]
         if wrong:
             raise OptionError(f"transforms must be functions of the exported model, not {wrong[0]!r}")

@@ -27,7 +27,7 @@ from ortisan.codegen.toolchain import find_compiler
 from ortisan.compilation import Options as BuildOptions
 from ortisan.compilation import Target
 from ortisan.converter.model_hash import model_hash
-from ortisan.errors import ArtifactError, UnsupportedError
+from ortisan.errors import ArtifactError, OptionError, UnsupportedError
 from ortisan.runtime.artifact import Artifact, open_artifact
 from ortisan.runtime.engine import onnxruntime
 from ortisan.torch.options import Options
@@ -116,7 +116,8 @@ def _update(digest: Any, name: str, tensor: ir.TensorProtocol | None) -> None:
 
 def _build(model: ir.Model, folder: Path, options: Options) -> Artifact:
     if options.keep == "faster":
-        with contextlib.suppress(UnsupportedError):
+        # Nothing may be compiled, or samples may not suit the model: then nothing is timed.
+        with contextlib.suppress(UnsupportedError, OptionError):
             return build(
                 model,
                 folder,

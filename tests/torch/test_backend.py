@@ -132,6 +132,15 @@ def test_what_cannot_be_exported_runs_eager_with_one_warning() -> None:
     assert isinstance(getattr(caught.value, "inner_exception", caught.value), UnsupportedError)
 
 
+def test_inference_mode(graphs: list[Any]) -> None:
+    model, x = Net().eval(), torch.randn(3, WIDTH)
+    fast = compiled(model)
+    with torch.inference_mode():
+        close(fast(x), model(x))
+        close(fast(x), model(x))
+    assert len(graphs) == 1
+
+
 @pytest.mark.parametrize(
     "options, mode, message",
     [

@@ -247,3 +247,40 @@ def test_inputs_are_left_alone_and_outputs_are_ours(rows: int) -> None:
     assert torch.equal(x, torch.ones(rows, WIDTH))
     assert torch.equal(first, x + 1)
     assert torch.equal(second, x * 2)
+
+
+class Halves(torch.nn.Module):
+    """Right for even numbers of rows only, as a wider second argument."""
+
+    def forward(self, x: Any, y: Any) -> Any:
+        return y.reshape(x.shape[0], 2).sum(1) + x
+
+
+def test_sizes_that_torch_ties_together_are_checked() -> None:
+    module, fast = Halves(), front.compile(Halves(), dynamic=True, entries=1)
+    for rows in (3, 5):
+        x, y = torch.randn(rows), torch.randn(2 * rows)
+        close(fast(x, y), module(x, y))
+    with pytest.raises(UnsupportedError, match="can't export Halves"):
+        fast(torch.randn(4), torch.randn(6))
+
+
+def test_inference_mode_and_threads_give_the_same() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    model, x = Net().eval(), torch.randn(64, WIDTH)
+    fast = front.compile(model, mode="max-autotune", tune="off")
+    with torch.inference_mode():
+        wanted = model(x)
+        close(fast(x), wanted)
+    with ThreadPoolExecutor(4) as pool:
+        for result in pool.map(fast, [x] * 32):
+            close(result, wanted)
+    assert fast.cache_info().misses == 1
+
+
+def test_the_wrapper_breaks_the_graph_of_torch_compile() -> None:
+    model, x = Net().eval(), torch.randn(3, WIDTH)
+    fast = front.compile(model)
+    with torch.no_grad():
+        close(torch.compile(lambda x: fast(x + 1) * 2, backend="eager")(x), model(x + 1) * 2)
