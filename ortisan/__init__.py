@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ortisan._version import __version__
 from ortisan.building import build
 from ortisan.compilation import Compilation
@@ -35,3 +37,12 @@ __all__ = [
     "generate",
     "load",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`ortisan.torch` is imported when it is asked for."""
+    if name == "torch":
+        import importlib
+
+        return importlib.import_module("ortisan.torch")
+    raise AttributeError(f"module 'ortisan' has no attribute '{name}'")

@@ -116,6 +116,31 @@ def build(
     return replace(open_artifact(place), verification=verification, bench=bench)
 
 
+def build_at_once(
+    model: Model,
+    folder: str | os.PathLike[str],
+    options: Options,
+    *,
+    weights: Weights = AUTO,
+    on_progress: Progress = None,
+) -> Artifact:
+    """Compiles a model into an artifact folder for use on this machine, at once: nothing is verified and nothing timed.
+
+    When nothing of it can be compiled, the artifact is the model itself, for ONNX Runtime alone.
+    """
+    place = Path(folder)
+    check_weights(weights)
+    onnxruntime()
+    compiled = compile_with(model, options, on_progress)
+    with SourceRuns(model, verify=False, time=False) as source, staged_folder(place) as staged:
+        say = on_progress or (lambda _: None)
+        job = _Job(model, model, options.dims, None, "all", weights, False, False, None, source, say)
+        written, _ = _write_and_verify(staged, compiled, job)
+        unknown: dict[str, Any] = {"given_back": [], "verification": None, "bench": None}
+        write_manifest(staged, written.manifest | unknown)
+    return open_artifact(place)
+
+
 @dataclass(frozen=True, eq=False)
 class _Job:
     """What the steps of a build share."""

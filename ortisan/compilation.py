@@ -79,6 +79,8 @@ class Options:
     precision: Precision = "keep"
     fast_math: bool = False
     tf32: bool = False
+    patterns: bool = True
+    """Whether patterns are looked for; without them ops are compiled as they were written."""
 
     def __post_init__(self) -> None:
         check_mode(self.tune)

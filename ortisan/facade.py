@@ -120,7 +120,8 @@ def compile_with(
     cleanup.inline_functions(loaded)
     mark_selection(loaded, options.include, options.exclude, options.between)
     say("finding shapes and patterns")
-    canonical = canonicalize(loaded, dims=options.dims, frozen=is_left_out)
+    frozen = is_left_out if options.patterns else _always
+    canonical = canonicalize(loaded, dims=options.dims, frozen=frozen)
     name = clean_name(options.name or _default_name(model, loaded))
     clean = {original: symbol for symbol, original in canonical.symbols.items()}
     bounds = {clean.get(key, key): bound for key, bound in options.dims.items() if isinstance(bound, tuple)}
@@ -171,6 +172,10 @@ def _named(canonical: Canonical) -> dict[str, str]:
     dims = [dim for value in canonical.model.graph.inputs for dim in value.shape or ()]
     names = {name for dim in dims if isinstance(dim, ir.SymbolicDim) and dim.value for name in dim.free_symbols()}
     return {name: canonical.symbols.get(name, name) for name in sorted(names)}
+
+
+def _always(_: ir.Node) -> bool:
+    return True
 
 
 def give_back(compiled: Compilation, reasons: Mapping[int, str]) -> Compilation:

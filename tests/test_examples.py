@@ -15,10 +15,15 @@ COMMANDS = {
     "gpt2.py": (["--small", "--steps", "8", "--prompt", "One prompt", "--prompt", "and another"], ["same tokens"]),
     "llama.py": (["--small", "--steps", "8"], ["same tokens", "cache in place"]),
 }
+TORCH_COMMANDS = {
+    "torch_compile.py": (["bert", "--small", "--seconds", "0.2"], ["largest difference", "speedup"]),
+    "train.py": (["--steps", "30"], ["step   29", "largest difference"]),
+    "intercept.py": ([], ["encoder.layer.1.attention", "from", "same as eager"]),
+}
 
 
 def test_every_example_is_short() -> None:
-    assert set(COMMANDS) <= {path.name for path in EXAMPLES.glob("*.py")}
+    assert set(COMMANDS) | set(TORCH_COMMANDS) <= {path.name for path in EXAMPLES.glob("*.py")}
     for path in EXAMPLES.glob("*.py"):
         assert len(path.read_text().splitlines()) < 80, path.name
 
@@ -26,7 +31,17 @@ def test_every_example_is_short() -> None:
 @pytest.mark.build
 @pytest.mark.parametrize("name", COMMANDS)
 def test_an_example_runs(name: str) -> None:
-    arguments, expected = COMMANDS[name]
+    check_example(name, *COMMANDS[name])
+
+
+@pytest.mark.build
+@pytest.mark.torch
+@pytest.mark.parametrize("name", TORCH_COMMANDS)
+def test_an_example_of_the_torch_front_runs(name: str) -> None:
+    check_example(name, *TORCH_COMMANDS[name])
+
+
+def check_example(name: str, arguments: list[str], expected: list[str]) -> None:
     run = subprocess.run(
         [sys.executable, EXAMPLES / name, *arguments], capture_output=True, text=True, timeout=600, check=False
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ ALLOWED = {
     "codegen": {"codegen", "registry", "errors"},
     "runtime": {"runtime", "registry", "converter", "errors", "_version"},
 }
+FRONT = PACKAGE / "torch"
 HEAVY = {"torch", "transformers", "openvino", "aitemplate"}
 
 
@@ -53,7 +56,37 @@ def test_extras_are_never_needed_by_the_core() -> None:
     for path in PACKAGE.rglob("*.py"):
         if WORKER in path.parents:
             continue
-        assert not {name.split(".")[0] for name in imports(path)} & HEAVY, path
+        heavy = HEAVY - {"torch", "transformers"} if FRONT in path.parents else HEAVY
+        assert not {name.split(".")[0] for name in imports(path)} & heavy, path
+
+
+def test_nothing_imports_the_torch_front() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        if FRONT not in path.parents:
+            assert not [name for name in imports(path) if f"{name}.".startswith("ortisan.torch.")], path
+
+
+def test_importing_ortisan_imports_no_torch() -> None:
+    code = (
+        "import sys, ortisan, ortisan.cli; assert 'torch' not in sys.modules; assert 'ortisan.torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_torch_the_front_says_what_to_install() -> None:
+    code = """
+import importlib.util, sys
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "torch" else find(name, *rest)
+sys.modules["torch"] = None
+import ortisan
+try:
+    ortisan.torch
+except ortisan.OrtisanError as error:
+    print(error)
+"""
+    printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert "pip install 'ortisan[torch]'" in printed
 
 
 def test_only_the_toolchain_starts_processes() -> None:

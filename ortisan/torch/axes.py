@@ -1,0 +1,65 @@
+"""Names for the tensors among arguments, and which of their dims shall stay symbolic."""
+
+from __future__ import annotations
+
+import fnmatch
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch import nn
+
+from ortisan.errors import OptionError
+from ortisan.torch.tree import leaves_with_names
+
+Dynamic: TypeAlias = "bool | Mapping[str, Mapping[int, str]]"
+
+
+def argument_names(module: nn.Module, args: Any, kwargs: Any) -> tuple[str, ...]:
+    """A name for each tensor: its argument's, and where in it it is."""
+    words: list[str] = []
+    for parameter in inspect.signature(module.forward).parameters.values():
+        if parameter.kind == parameter.VAR_POSITIONAL:
+            words += [f"{parameter.name}_{index}" for index in range(len(args) - len(words))]
+        else:
+            words.append(parameter.name)
+    named = {words[index] if index < len(words) else f"arg{index}": value for index, value in enumerate(args)}
+    leaves = leaves_with_names((), {**named, **kwargs})
+    return tuple(name for name, leaf in leaves if isinstance(leaf, torch.Tensor))
+
+
+def symbolic_axes(
+    names: Sequence[str], tensors: Sequence[torch.Tensor], dynamic: Dynamic, bounds: Mapping[str, Any]
+) -> dict[str, dict[int, str]]:
+    """The dims of each tensor that shall stay symbolic; sizes of 0 and 1 are always fixed, because torch fixes them."""
+    if dynamic is False:
+        return {}
+    wide = {
+        name: [axis for axis, size in enumerate(tensor.shape) if size > 1]
+        for name, tensor in zip(names, tensors, strict=True)
+    }
+    if dynamic is True:
+        return {name: dict.fromkeys(axes, "") for name, axes in wide.items()}
+    found: dict[str, dict[int, str]] = {}
+    for pattern, axes in dynamic.items():
+        fitting = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
+        if not fitting:
+            raise OptionError(f"dynamic: no argument is called like '{pattern}'; the arguments are {', '.join(names)}")
+        for name in fitting:
+            rank = tensors[names.index(name)].ndim
+            wrong = [axis for axis in axes if not -rank <= axis < rank]
+            if wrong:
+                raise OptionError(f"dynamic: '{name}' has {rank} dims, so it has no dim {wrong[0]}")
+            for axis, word in axes.items():
+                check_size(word, tensors[names.index(name)].shape[axis], bounds.get(word))
+            found[name] = {axis % rank: word for axis, word in axes.items() if axis % rank in wide[name]}
+    return found
+
+
+def check_size(name: str, size: int, bound: int | tuple[int, int] | None) -> None:
+    """Refuses a size that is outside of what was declared."""
+    low, high = bound if isinstance(bound, tuple) else (bound, bound)
+    if low is not None and high is not None and not low <= size <= high:
+        declared = f"from {low} to {high}" if low != high else str(low)
+        raise OptionError(f"'{name}' is {size}, and was declared to be {declared}")

@@ -1,0 +1,104 @@
+"""What torch.compile would make of a module: its graphs, its breaks, and what of each graph is compiled."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from ortisan.compilation import Compilation
+from ortisan.describe import group_left_out
+from ortisan.errors import OrtisanError
+from ortisan.facade import compile_with
+from ortisan.torch.compiled import CompiledGraph
+from ortisan.torch.dynamo import compile_graph
+from ortisan.torch.options import make_options
+from ortisan.torch.reasons import WentEager
+from ortisan.torch.store import build_options
+
+
+@dataclass(frozen=True, eq=False)
+class GraphReport:
+    """One graph. `left_out` are op types with a reason and how many nodes it keeps in ONNX Runtime."""
+
+    title: str
+    nodes: int
+    compiled: int
+    left_out: tuple[tuple[str, str, int], ...]
+    eager: str | None
+    """Why the graph runs eager, or None."""
+
+    def __str__(self) -> str:
+        if self.eager is not None:
+            return f"{self.title}: eager, {self.eager}"
+        lines = [f"{self.title}: {self.compiled} of {self.nodes} ONNX nodes compiled"]
+        return "\n".join(lines + [f"  {count} x {op}: {reason}" for op, reason, count in self.left_out])
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """The graphs in the order they ran, and the reason of every graph break."""
+
+    graphs: tuple[GraphReport, ...]
+    breaks: tuple[str, ...]
+
+    def __str__(self) -> str:
+        counts = ((len(self.graphs), "graph"), (len(self.breaks), "break"))
+        head = ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts)
+        return "\n".join([head, *map(str, self.graphs), *(f"break: {reason}" for reason in self.breaks)])
+
+
+def explain(
+    module: nn.Module, *args: Any, options: Mapping[str, Any] | None = None, dynamic: bool | None = None, **kwargs: Any
+) -> Explanation:
+    """Runs the module once in eager, with what torch.compile finds in it planned and not built.
+
+    dynamo's caches are emptied before and after, as `torch._dynamo.explain` does.
+    """
+    chosen = make_options({**(options or {}), "strict": False})
+    made: list[tuple[CompiledGraph, str | None]] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", WentEager)
+            start = len(made)
+            compile_graph(graph, inputs, chosen, on_graph=lambda part: made.append((part, None)))
+            went = [str(warning.message) for warning in caught if warning.category is WentEager]
+            reasons = [text.split(" runs eager: ")[-1] for text in went]
+            for index in range(start, len(made)):
+                part, _ = made[index]
+                made[index] = (part, reasons.pop(0) if part.program is None and reasons else None)
+        return graph.forward
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        breaks = torch._dynamo.explain(module)(*args, **kwargs).break_reasons
+        torch._dynamo.reset()
+        torch.compile(module, backend=backend, dynamic=dynamic)(*args, **kwargs)
+    torch._dynamo.reset()
+    graphs = tuple(_report(part, eager, chosen) for part, eager in made)
+    return Explanation(graphs, tuple(_reason(each) for each in breaks))
+
+
+def _report(part: CompiledGraph, eager: str | None, options: Any) -> GraphReport:
+    if part.program is None or part.model is None:
+        return GraphReport(part.title, 0, 0, (), eager or "it can't be exported")
+    nodes = sum(1 for _ in part.model.graph.all_nodes())
+    try:
+        compiled: Compilation = compile_with(part.model, build_options(options))
+    except OrtisanError as error:
+        return GraphReport(part.title, nodes, 0, (), str(error))
+    groups = group_left_out(compiled.left_out)
+    left = tuple((group["op_type"], group["reason"], len(group["nodes"])) for group in groups)
+    count = sum(len(subgraph.nodes) for subgraph in compiled.partition.subgraphs)
+    return GraphReport(part.title, count + sum(each[2] for each in left), count, left, None)
+
+
+def _reason(found: Any) -> str:
+    lines = [line.strip() for line in str(found.reason).splitlines() if line.strip()]
+    at = found.user_stack[-1] if found.user_stack else None
+    return f"{lines[0]} ({at.filename}:{at.lineno})" if at is not None else lines[0]

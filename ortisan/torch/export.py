@@ -1,0 +1,95 @@
+"""From an `ExportedProgram` to an ONNX model, and what callers may change about it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+import torch
+from onnx_ir import tensor_adapters
+
+from ortisan.errors import ModelError, OptionError, UnsupportedError
+from ortisan.torch.custom import translations
+from ortisan.torch.options import Options
+from ortisan.torch.reasons import reason_of
+
+
+def to_onnx(program: torch.export.ExportedProgram, options: Options) -> tuple[ir.Model, torch.export.ExportedProgram]:
+    """The program as an ONNX model, and in the functional form that this was made from.
+
+    Weights are torch's own memory until they are read.
+    """
+    with quiet_exporter():
+        try:
+            written = torch.onnx.export(
+                program,
+                dynamo=True,
+                optimize=False,
+                verbose=False,
+                opset_version=options.opset,
+                custom_translation_table=translations(),
+            )
+        except Exception as error:
+            raise UnsupportedError(reason_of(error)) from error
+    if written is None:
+        raise UnsupportedError("torch.onnx gave no model")
+    return written.model, written.exported_program or program
+
+
+def transform(model: ir.Model, options: Options) -> ir.Model:
+    """The model after the caller's transforms. One that gives nothing has changed the model in place."""
+    for change in options.transforms:
+        changed = change(model)
+        model = model if changed is None else as_ir(changed, "a transform")
+    return model
+
+
+def as_ir(model: Any, source: str) -> ir.Model:
+    if isinstance(model, ir.Model):
+        return model
+    if isinstance(model, onnx.ModelProto):
+        return ir.from_proto(model)
+    if isinstance(model, torch.onnx.ONNXProgram):
+        return model.model
+    raise OptionError(f"{source} gave a {type(model).__name__}, expected an ONNX model")
+
+
+def with_weights(model: ir.Model, weights: dict[int, torch.Tensor]) -> ir.Model:
+    """A copy in which some inputs (by position) are weights with these values."""
+    model = model.clone()
+    inputs = list(model.graph.inputs)
+    for index, tensor in weights.items():
+        value = inputs[index]
+        value.const_value = tensor_adapters.TorchTensor(tensor.detach().contiguous(), name=value.name)
+        model.graph.inputs.remove(value)
+        model.graph.register_initializer(value)
+    return model
+
+
+def name_inputs(model: ir.Model, names: Sequence[str]) -> None:
+    """Gives inputs the names of the arguments; what they are called inside makes way."""
+    inputs = list(model.graph.inputs)
+    if len(inputs) != len(names):
+        raise ModelError(f"the exported model has {len(inputs)} inputs, expected {len(names)}: {', '.join(names)}")
+    taken = {value.name for node in model.graph for value in node.outputs} | set(model.graph.initializers)
+    for value, name in zip(inputs, names, strict=True):
+        value.name = name if name not in taken else f"{name}.input"
+
+
+@contextlib.contextmanager
+def quiet_exporter() -> Iterator[None]:
+    """torch.onnx reports what it could not register and prints reports of failures; the error says what matters."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logger.setLevel(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            logger.setLevel(level)

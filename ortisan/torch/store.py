@@ -1,0 +1,179 @@
+"""The second tier of the cache: artifacts on disk, by the exported graph, all of its weights and how it is built.
+
+It lives in `torch/` of the cache folder. Processes that want the same artifact at once wait for the one that builds it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from ortisan._version import __version__
+from ortisan.building import build, build_at_once
+from ortisan.codegen.cache import cache_folder, cache_key
+from ortisan.codegen.toolchain import find_compiler
+from ortisan.compilation import Options as BuildOptions
+from ortisan.compilation import Target
+from ortisan.converter.model_hash import model_hash
+from ortisan.errors import ArtifactError, OptionError, UnsupportedError
+from ortisan.runtime.artifact import Artifact, open_artifact
+from ortisan.runtime.engine import onnxruntime
+from ortisan.torch.options import Options
+
+NAME = "graph"
+_DEFAULT_LIMIT_MB = 20_000
+_DONE = "manifest.json"
+
+
+def artifact_of(model: ir.Model, options: Options) -> tuple[Artifact, bool]:
+    """The artifact of an exported model, and whether it was there already."""
+    folder = disk_folder() / artifact_key(model, options)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(folder):
+            found = _look_up(folder)
+            if found is not None:
+                return found, True
+            shutil.rmtree(folder, ignore_errors=True)
+            built = _build(model, folder, options)
+        _trim(keep=folder)
+    except (OSError, ArtifactError) as error:
+        if os.access(folder.parent, os.W_OK):
+            raise
+        warnings.warn(f"'{folder.parent}' can't be written ({error}), so this build is not remembered", stacklevel=2)
+        kept = Path(tempfile.mkdtemp(prefix="ortisan-torch-"))
+        atexit.register(shutil.rmtree, kept, ignore_errors=True)
+        return _build(model, kept / NAME, options), False
+    return built, False
+
+
+def disk_folder() -> Path:
+    return cache_folder() / "torch"
+
+
+def artifact_key(model: ir.Model, options: Options) -> str:
+    """A digest of the graph, of every byte of every weight, of the options and of what builds."""
+    target = Target.parse(options.target)
+    parts: dict[str, str | bytes] = {
+        "graph": model_hash(model),
+        "weights": _tensor_digest(model),
+        "options": options.identity,
+        "target": str(target),
+        "ortisan": __version__,
+        "onnxruntime": str(onnxruntime().__version__),
+        "compiler": find_compiler().version,
+    }
+    return cache_key(parts)
+
+
+def entries() -> list[Path]:
+    """The artifacts on disk, the one used longest ago first."""
+    found = [path.parent for path in disk_folder().glob(f"*/{_DONE}")]
+    return sorted(found, key=lambda path: ((path / _DONE).stat().st_mtime, path.name))
+
+
+def forget_all() -> int:
+    """Removes all artifacts; sessions that are open keep their files."""
+    count = len(entries())
+    shutil.rmtree(disk_folder(), ignore_errors=True)
+    return count
+
+
+def _tensor_digest(model: ir.Model) -> str:
+    digest = hashlib.sha256()
+    for graph in model.graphs():
+        for name in sorted(graph.initializers):
+            _update(digest, name, graph.initializers[name].const_value)
+    for node in model.graph.all_nodes():
+        for attribute in node.attributes.values():
+            if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
+                _update(digest, attribute.name, attribute.as_tensor())
+    return digest.hexdigest()
+
+
+def _update(digest: Any, name: str, tensor: ir.TensorProtocol | None) -> None:
+    digest.update(f"{name}\n".encode("utf-8", "surrogatepass"))
+    if tensor is None:
+        return
+    digest.update(f"{tensor.dtype}{list(tensor.shape)}\n".encode())
+    if tensor.dtype == ir.DataType.STRING:
+        digest.update(repr(tensor.numpy().tolist()).encode("utf-8", "surrogatepass"))
+    else:
+        digest.update(np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8).data)
+
+
+def _build(model: ir.Model, folder: Path, options: Options) -> Artifact:
+    if options.keep == "faster":
+        # Nothing may be compiled, or samples may not suit the model: then nothing is timed.
+        with contextlib.suppress(UnsupportedError, OptionError):
+            return build(
+                model,
+                folder,
+                name=NAME,
+                target=options.target,
+                dims=options.dims,
+                include=options.include,
+                exclude=options.exclude,
+                tune=options.tune,
+                keep="faster",
+                weights=options.weights,
+                verify=False,
+            )
+    settings = build_options(options)
+    return build_at_once(model, folder, settings, weights=options.weights)
+
+
+def build_options(options: Options) -> BuildOptions:
+    return BuildOptions(
+        Target.parse(options.target),
+        dict(options.dims),
+        options.include,
+        options.exclude,
+        name=NAME,
+        tune=options.tune,
+        patterns=options.patterns,
+    )
+
+
+def _look_up(folder: Path) -> Artifact | None:
+    try:
+        artifact = open_artifact(folder)
+        os.utime(folder / _DONE)
+    except (ArtifactError, OSError):
+        return None
+    return artifact
+
+
+@contextlib.contextmanager
+def _alone(folder: Path, *, wait: bool = True) -> Iterator[None]:
+    """No other process works on this artifact meanwhile. Raises `BlockingIOError` when one does and `wait` is False."""
+    with open(folder.with_name(folder.name + ".lock"), "w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield
+
+
+def _trim(keep: Path) -> None:
+    """Removes what was used longest ago until the rest is within `ORTISAN_TORCH_CACHE_MB`."""
+    limit = int(os.environ.get("ORTISAN_TORCH_CACHE_MB", _DEFAULT_LIMIT_MB)) * 1_000_000
+    with contextlib.suppress(OSError):
+        sizes = {folder: sum(file.stat().st_size for file in folder.iterdir()) for folder in entries()}
+        total = sum(sizes.values())
+        for folder, size in sizes.items():
+            if total <= limit:
+                return
+            if folder != keep:
+                with contextlib.suppress(BlockingIOError), _alone(folder, wait=False):
+                    shutil.rmtree(folder, ignore_errors=True)
+                    total -= size

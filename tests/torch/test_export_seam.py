@@ -1,0 +1,153 @@
+"""What callers change about the export: exporter, opset, transforms, patterns, control flow, custom ops, ops of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("transformers", reason="transformers is not installed")
+
+import onnx_ir as ir  # noqa: E402
+from onnxscript import FLOAT, script  # noqa: E402
+from onnxscript import opset18 as op  # noqa: E402
+from torch import nn  # noqa: E402
+
+import ortisan  # noqa: E402
+import ortisan.torch as front  # noqa: E402
+from ortisan.errors import OptionError, UnsupportedError  # noqa: E402
+from tests.models.nets import WIDTH, Net, close  # noqa: E402
+
+pytestmark = [pytest.mark.torch, pytest.mark.build]
+
+
+def test_the_older_exporter_with_dynamic_dims() -> None:
+    model = Net().eval()
+    fast = front.compile(model, exporter="legacy", opset=17, dynamic={"x": {0: "batch"}})
+    with torch.no_grad():
+        for rows in (3, 5):
+            x = torch.randn(rows, WIDTH)
+            close(fast(x), model(x))
+    assert fast.cache_info().misses == 1
+    assert fast.entries()[0].captured.model.opset_imports[""] == 17
+
+
+def test_an_exporter_of_the_caller() -> None:
+    seen: list[Any] = []
+
+    def exporter(request: Any) -> Any:
+        seen.append(request)
+        program = torch.onnx.export(
+            request.module, request.tensors, dynamo=True, input_names=request.names, verbose=False
+        )
+        return program.model_proto
+
+    model, x = Net().eval(), torch.randn(3, WIDTH)
+    with torch.no_grad():
+        close(front.compile(model, exporter=exporter)(x), model(x))
+        assert seen[0].names == ("x",)
+        with pytest.raises(OptionError, match="the exporter gave a str, expected an ONNX model"):
+            front.compile(model, exporter=lambda request: "model")(x)
+
+
+def test_opset_transforms_and_patterns() -> None:
+    model, x = nn.Sequential(nn.LayerNorm(WIDTH), nn.GELU()).eval(), torch.randn(3, WIDTH)
+    seen: list[int] = []
+
+    def look(exported: ir.Model) -> ir.Model:
+        seen.append(exported.opset_imports[""])
+        return exported
+
+    with torch.no_grad():
+        plain = front.compile(model, opset=19, transforms=look, patterns=False)
+        fused = front.compile(model, opset=19)
+        close(plain(x), model(x))
+        close(fused(x), model(x))
+    assert seen == [19]
+    counts = [fast.entries()[0].artifact.manifest["op_counts"] for fast in (plain, fused)]
+    assert "elementwise.erf" in str(counts[0]) or "erf" in str(counts[0])
+    assert counts[0] != counts[1], "Gelu is written out at opset 19, and found again"
+
+
+class Either(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.cond(x.sum() > 0, lambda x: x.relu() + 1, lambda x: x - 1, (x,)) * 2
+
+
+def test_cond_works_on_both_roads() -> None:
+    model = Either()
+    roads = (front.compile(model), torch.compile(model, backend=front.backend, options={"strict": True}))
+    with torch.no_grad():
+        for fast in roads:
+            for x in (torch.ones(4), -torch.ones(4)):
+                close(fast(x), model(x))
+
+
+@script()
+def double_plus(x: FLOAT[...], y: FLOAT[...]) -> FLOAT[...]:  # type: ignore[misc]
+    return op.Add(op.Add(x, x), y)
+
+
+@script()
+def nothing_said(x, y):  # type: ignore[no-untyped-def]
+    return op.Add(x, y)
+
+
+@pytest.fixture
+def custom_op() -> Iterator[Any]:
+    @torch.library.custom_op("ortisan_tests::double_plus", mutates_args=())
+    def run(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return 2 * x + y
+
+    run.register_fake(lambda x, y: torch.empty_like(x))
+    yield run
+    front.unmap_op("ortisan_tests::double_plus")
+
+
+class Custom(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.ops.ortisan_tests.double_plus(x, x * 3).relu()
+
+
+def test_a_custom_op_becomes_an_onnx_function(custom_op: Any) -> None:
+    model, x = Custom(), torch.randn(5)
+    with pytest.raises(UnsupportedError, match=r"ortisan_tests.double_plus"):
+        front.compile(model)(x)
+    front.map_op("ortisan_tests::double_plus", double_plus)
+    fast = front.compile(model)
+    close(fast(x), model(x))
+    assert not fast.entries()[0].artifact.manifest["left_out"]
+    close(torch.compile(model, backend=front.backend, options={"strict": True})(x), model(x))
+    with pytest.raises(OptionError, match="does not say what it returns"):
+        front.map_op("ortisan_tests::double_plus", nothing_said)
+    with pytest.raises(OptionError, match="there is no torch op 'ortisan_tests::other'"):
+        front.map_op("ortisan_tests::other", double_plus)
+
+
+class Uses(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.ops.ortisan.tested_net(x) + 1
+
+
+def test_an_artifact_is_an_op_of_torch(tmp_path: Path) -> None:
+    model, x = Net().eval(), torch.randn(3, WIDTH)
+    wrapped = front.compile(model, dynamic={"x": {0: "batch"}})
+    with torch.no_grad():
+        wrapped(x)
+        want = model(x)
+    run = front.register_op("tested_net", wrapped.entries()[0].artifact)
+    close(run(x), want)
+    assert torch.ops.ortisan.tested_net is run
+    torch.library.opcheck(run.default, (x,), test_utils=("test_schema", "test_faketensor"))
+    close(torch.compile(Uses(), backend="eager", fullgraph=True, dynamic=True)(x), want + 1)
+    program = torch.export.export(Uses(), (x,), dynamic_shapes={"x": {0: torch.export.Dim("rows")}})
+    close(program.module()(torch.cat([x, x])), torch.cat([want, want]) + 1)
+    front.register_op("tested_net", wrapped.entries()[0].artifact)
+    close(torch.ops.ortisan.tested_net(x), want)
+    with pytest.raises(OptionError, match="an op can't be called '2fast'"):
+        front.register_op("2fast", wrapped.entries()[0].artifact)
+    with pytest.raises(ortisan.ArtifactError):
+        front.register_op("nothing", tmp_path)
