@@ -37,7 +37,7 @@ def wide_library(*, thin: bool, looked_up: bool = False, pages: str = "size + hu
     project = tiny_project(domain="ortisan.tiny")
     changes = (
         ("tiny_graphs.cpp", '{"w", 1, 16, false}', f'{{"w", 1, {BYTES}, {str(looked_up).lower()}}}'),
-        ("tiny_graphs.cpp", "add_run, false,", f"add_run, {str(thin).lower()},"),
+        ("tiny_graphs.cpp", "add_run, false}", f"add_run, {str(thin).lower()}}}"),
         ("huge_pages.h", "size + huge_page, PROT_READ", pages),
     )
     for file, old, new in changes:
