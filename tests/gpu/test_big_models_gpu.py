@@ -1,4 +1,4 @@
-"""BERT and GPT-2 with past: nvcc compiles them, ONNX Runtime takes them, and they run over the stand-in runtime.
+"""BERT, GPT-2 with past and a ResNet block: nvcc compiles them, ONNX Runtime takes them, the stand-in runtime runs them.
 
 Two layers of narrow models; and those of the full size, of which nvcc's time and the library's size are printed (-s).
 """
@@ -12,6 +12,7 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
+from gpu_models import gpu_models
 from tiny_gpu import build_both, open_stand_in
 
 import ortisan
@@ -99,3 +100,11 @@ def test_bert_base(ait_install: AitInstall, tmp_path: Path) -> None:
 
 def test_gpt2_small(ait_install: AitInstall, tmp_path: Path) -> None:
     check_gpt2(None, GPT2_DIMS, ait_install, tmp_path)
+
+
+def test_a_resnet_block(ait_install: AitInstall, tmp_path: Path) -> None:
+    """Convolutions, pools, a residual and a classifier."""
+    resnet = next(each for each in gpu_models() if each.name == "resnet")
+    session = open_twin(resnet.model, resnet.dims, ait_install, tmp_path)
+    for feeds in resnet.cases.values():
+        assert session.run(None, feeds)[0].shape == (len(feeds["image"]), 10)
