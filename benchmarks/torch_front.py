@@ -85,6 +85,7 @@ def _on(run: Any, ids: Any, mask: Any) -> Callable[[], Any]:
 def main(
     seconds: Annotated[float, typer.Option(help="How long to time each of both.")] = 40.0,
     layers: Annotated[int, typer.Option(help="Layers of BERT; 12 is BERT-base.")] = 12,
+    threads: Annotated[int | None, typer.Option(help="Of torch and of ONNX Runtime; as many as torch takes.")] = None,
     only: Annotated[str, typer.Option(help="overhead, bert or both")] = "both",
     output: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")] = None,
 ) -> None:
@@ -93,6 +94,8 @@ def main(
         raise typer.BadParameter("the choice is: overhead, bert, both", param_hint="--only")
     effort = Effort(seconds, rounds=4)
     torch = importlib.import_module("torch")
+    if threads is not None:
+        torch.set_num_threads(threads)
     report: dict[str, Any] = {"machine": cpu_name(), "torch": torch.__version__, "threads": torch.get_num_threads()}
     if only in ("overhead", "both"):
         report["overhead_us"] = overhead(effort)

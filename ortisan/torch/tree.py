@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import importlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,11 +141,5 @@ def register_caches() -> None:
     cache = module.DynamicCache
     if cache in pytree.SUPPORTED_NODES:
         return
-    _register(cache)
-
-
-def _register(cache: type) -> None:
-    from transformers.integrations.executorch import register_dynamic_cache_export_support
-
-    remember: Callable[[], None] = register_dynamic_cache_export_support
-    remember()
+    with contextlib.suppress(ImportError, AttributeError):
+        importlib.import_module("transformers.integrations.executorch").register_dynamic_cache_export_support()
