@@ -37,3 +37,11 @@ def test_cpus_have_no_kernel() -> None:
 def test_what_is_not_supported_is_refused() -> None:
     refused(_pool("MaxPool", "ceil", kernel_shape=[2, 2], ceil_mode=1), "ceil_mode=1")
     refused(Case("two", "MaxPool", {"x": values(2, 4, 9, 7)}, {"kernel_shape": [2, 2]}, outputs=2), "output 1")
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+def test_other_numbers_of_dims_are_refused(op: str) -> None:
+    volume = {"x": values(1, 2, 4, 4, 4)}
+    refused(Case("volume", op, volume, {"kernel_shape": [2, 2, 2], "dilations": [1, 1, 1]}), "its dilations are")
+    refused(Case("plain", op, volume, {"kernel_shape": [2, 2, 2]}), "images with 4 dims")
+    refused(Case("line", op, {"x": values(1, 2, 4)}, {"kernel_shape": [2]}), "images with 4 dims")

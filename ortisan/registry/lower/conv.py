@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ortisan.registry.builder import Builder
 from ortisan.registry.dims import is_static
 from ortisan.registry.entries import Site, lowers
@@ -21,9 +23,16 @@ def _image(site: Site) -> Value:
     return x
 
 
+def _numbers(site: Site, name: str, default: Sequence[int]) -> list[int]:
+    given = [int(number) for number in site.attributes.get(name) or default]
+    if len(given) != len(default):
+        raise Refused(f"{site.op_type} is supported for images with 4 dims, and its {name} are {given}")
+    return given
+
+
 def _pair(site: Site, name: str, default: int = 1) -> Pair:
-    first, second = site.attributes.get(name) or (default, default)
-    return int(first), int(second)
+    first, second = _numbers(site, name, (default, default))
+    return first, second
 
 
 def _pads(site: Site) -> Pads:
@@ -31,10 +40,9 @@ def _pads(site: Site) -> Pads:
     kind = kind.decode() if isinstance(kind, bytes) else kind
     if kind not in ("NOTSET", "VALID"):
         raise Refused(f"auto_pad={kind} is not supported; write the pads out")
-    given = (site.attributes.get("pads") or (0, 0, 0, 0)) if kind == "NOTSET" else (0, 0, 0, 0)
-    top, left, bottom, right = (int(pad) for pad in given)
-    if min(top, left, bottom, right) < 0:
-        raise Refused(f"pads of {list(given)} are not supported")
+    top, left, bottom, right = given = _numbers(site, "pads", (0, 0, 0, 0)) if kind == "NOTSET" else [0, 0, 0, 0]
+    if min(given) < 0:
+        raise Refused(f"pads of {given} are not supported")
     return top, left, bottom, right
 
 
