@@ -1,4 +1,5 @@
-"""What Ortisan remembers on this machine, and how to make it forget: finished builds, and the cuts that won."""
+"""What Ortisan remembers on this machine, and how to make it forget: finished builds, the cuts that won, and the
+artifacts of the PyTorch front."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from ortisan.codegen import cache, tuning_cache
 from ortisan.codegen.cache import Build
 from ortisan.codegen.tuning_cache import Remembered
 from ortisan.errors import ArtifactError
+from ortisan.runtime.kept import KeptArtifact, all_kept, forget_kept
 
 
 @dataclass(frozen=True)
@@ -29,16 +31,18 @@ class Caches:
     builds: tuple[Build, ...]
     choices: tuple[Remembered, ...]
     choice_bytes: int
+    artifacts: tuple[KeptArtifact, ...] = ()
 
     @property
     def sections(self) -> dict[str, Section]:
         return {
             "builds": _section([build.made for build in self.builds], sum(build.bytes for build in self.builds)),
             "tuning": _section([choice.made for choice in self.choices], self.choice_bytes),
+            "torch": _section([kept.used for kept in self.artifacts], sum(kept.bytes for kept in self.artifacts)),
         }
 
     def to_json(self) -> dict[str, Any]:
-        listed: dict[str, Sequence[Any]] = {"builds": self.builds, "tuning": self.choices}
+        listed: dict[str, Sequence[Any]] = {"builds": self.builds, "tuning": self.choices, "torch": self.artifacts}
         return {
             "folder": str(self.folder),
             **{
@@ -56,10 +60,11 @@ def read_caches() -> Caches:
     file = tuning_cache.tuning_file()
     size = file.stat().st_size if file.is_file() else 0
     choices = tuple(tuning_cache.all_remembered())
-    return Caches(cache.cache_folder(), tuple(cache.all_builds()), choices, size)
+    folder = cache.cache_folder()
+    return Caches(folder, tuple(cache.all_builds()), choices, size, tuple(all_kept(folder)))
 
 
-def clear_caches(*, builds: bool, tuning: bool) -> dict[str, int]:
+def clear_caches(*, builds: bool, tuning: bool, torch: bool) -> dict[str, int]:
     """Removes what is asked for; gives how many entries of each there were."""
     removed = {}
     try:
@@ -67,6 +72,8 @@ def clear_caches(*, builds: bool, tuning: bool) -> dict[str, int]:
             removed["builds"] = cache.forget_builds()
         if tuning:
             removed["tuning"] = tuning_cache.forget_all()
+        if torch:
+            removed["torch"] = forget_kept(cache.cache_folder())
     except OSError as error:
         raise ArtifactError(
             f"the cache '{cache.cache_folder()}' can't be cleared: {error.strerror or error}; remove it by hand"

@@ -246,7 +246,7 @@ def test_help_fits_the_terminal(command: list[str]) -> None:
 
 @pytest.fixture
 def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache with two builds and a choice, as `cache` finds it."""
+    """A cache with two builds, a choice and an artifact of the PyTorch front, as `cache` finds it."""
     from ortisan.codegen import cache, tuning_cache
 
     monkeypatch.setenv("ORTISAN_CACHE_DIR", str(tmp_path / "cache"))
@@ -254,6 +254,10 @@ def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for key in ("a", "b"):
         cache.store(key, {f"lib{key}.so": tmp_path / "built"})
     tuning_cache.remember({"cpu": "some CPU", "size": "1x2x3"}, {"cut": [768, 128, 100_000, True]})
+    kept = tmp_path / "cache" / "torch" / "c"
+    kept.mkdir(parents=True)
+    (kept / "manifest.json").write_text("{}")
+    (kept / "graph.onnx.data").write_bytes(b"x" * 300_000)
     return tmp_path / "cache"
 
 
@@ -263,6 +267,7 @@ def test_cache_ls(caches: Path) -> None:
     rows = {line.split()[0]: line.split()[1:4] for line in shown.splitlines() if line.strip()}
     assert rows["builds"] == ["2", "0.4", "MB"]
     assert rows["tuning"][0] == "1"
+    assert rows["torch"] == ["1", "0.3", "MB"]
     assert "ago" in shown
     listed = json.loads(run("cache", "ls", "--json")[1])
     assert listed["folder"] == str(caches)
@@ -274,10 +279,11 @@ def test_cache_ls(caches: Path) -> None:
 @pytest.mark.parametrize(
     "flags, removed, words",
     [
-        ([], {"builds": 2, "tuning": 1}, "Removed 2 finished builds and 1 tuned size."),
+        ([], {"builds": 2, "tuning": 1, "torch": 1}, "Removed 2 finished builds, 1 tuned size and 1 artifact."),
         (["--builds", "--tuning"], {"builds": 2, "tuning": 1}, "Removed 2 finished builds and 1 tuned size."),
         (["--builds"], {"builds": 2}, "Removed 2 finished builds."),
         (["--tuning"], {"tuning": 1}, "Removed 1 tuned size."),
+        (["--torch"], {"torch": 1}, "Removed 1 artifact."),
     ],
 )
 @pytest.mark.parametrize("as_json", [False, True])
@@ -290,14 +296,14 @@ def test_cache_clear(flags: list[str], removed: dict[str, int], words: str, as_j
     else:
         assert shown.strip() == words
     after = json.loads(run("cache", "ls", "--json")[1])
-    for name in ("builds", "tuning"):
+    for name in ("builds", "tuning", "torch"):
         assert after[name]["entries"] == (0 if name in removed else before[name]["entries"])
 
 
 def test_an_empty_cache_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORTISAN_CACHE_DIR", str(tmp_path / "none"))
     assert "-" in run("cache", "ls")[1]
-    assert run("cache", "clear")[1].strip() == "Removed 0 finished builds and 0 tuned sizes."
+    assert run("cache", "clear")[1].strip() == "Removed 0 finished builds, 0 tuned sizes and 0 artifacts."
     assert not (tmp_path / "none").exists()
 
 

@@ -19,7 +19,7 @@ _UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 @cache_app.command("ls")
 @tidy
 def list_caches(json: options.Json = False) -> None:
-    """Show how much is remembered: builds, and how matrix products are cut."""
+    """Show how much is remembered: builds, how matrix products are cut, and what the PyTorch front built."""
     from ortisan.caches import read_caches
 
     caches = read_caches()
@@ -38,18 +38,20 @@ def list_caches(json: options.Json = False) -> None:
 def clear(
     builds: Annotated[bool, typer.Option("--builds", help="Clear the finished builds only.")] = False,
     tuning: Annotated[bool, typer.Option("--tuning", help="Clear the cuts of matrix products only.")] = False,
+    torch: Annotated[bool, typer.Option("--torch", help="Clear the artifacts of the PyTorch front only.")] = False,
     json: options.Json = False,
 ) -> None:
-    """Forget finished builds and how matrix products are cut, or one of both."""
+    """Forget finished builds, how matrix products are cut and what the PyTorch front built, or some of it."""
     from ortisan.caches import clear_caches
 
-    both = builds == tuning
-    removed = clear_caches(builds=builds or both, tuning=tuning or both)
+    all_of_it = not (builds or tuning or torch)
+    removed = clear_caches(builds=builds or all_of_it, tuning=tuning or all_of_it, torch=torch or all_of_it)
     if json:
         write_json({"removed": removed})
         return
-    words = {"builds": "finished build", "tuning": "tuned size"}
-    say(f"Removed {' and '.join(plural(count, words[name]) for name, count in removed.items())}.")
+    words = {"builds": "finished build", "tuning": "tuned size", "torch": "artifact"}
+    *others, last = (plural(count, words[name]) for name, count in removed.items())
+    say(f"Removed {', '.join(others)} and {last}." if others else f"Removed {last}.")
 
 
 def _size(count: int) -> str:

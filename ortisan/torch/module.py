@@ -12,13 +12,14 @@ from typing import Any
 import torch
 from torch import nn
 
+from ortisan.codegen.cache import cache_folder
 from ortisan.errors import ArtifactError, OptionError, UnsupportedError
+from ortisan.runtime.kept import forget_kept
 from ortisan.torch.check import compare_with_eager
 from ortisan.torch.entry import Entry, Kind, build_entry, kind_of
 from ortisan.torch.graph import check_tensor
 from ortisan.torch.intercepting import describe_call, show
 from ortisan.torch.options import make_options
-from ortisan.torch.store import forget_all
 from ortisan.torch.tree import flatten
 from ortisan.torch.watch import Watch
 
@@ -154,7 +155,7 @@ class OrtisanModule:
             self._watch = None
             self._hits = self._misses = self._disk = 0
         if disk:
-            forget_all()
+            forget_kept(cache_folder())
 
     def __repr__(self) -> str:
         return f"OrtisanModule({type(self.module).__name__}, {self.cache_info()})"

@@ -30,16 +30,17 @@ from ortisan.converter.model_hash import model_hash
 from ortisan.errors import ArtifactError, OptionError, UnsupportedError
 from ortisan.runtime.artifact import Artifact, open_artifact
 from ortisan.runtime.engine import onnxruntime
+from ortisan.runtime.kept import all_kept, kept_folder
+from ortisan.runtime.manifest import MANIFEST
 from ortisan.torch.options import Options
 
 NAME = "graph"
 _DEFAULT_LIMIT_MB = 20_000
-_DONE = "manifest.json"
 
 
 def artifact_of(model: ir.Model, options: Options) -> tuple[Artifact, bool]:
     """The artifact of an exported model, and whether it was there already."""
-    folder = disk_folder() / artifact_key(model, options)
+    folder = kept_folder(cache_folder()) / artifact_key(model, options)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _alone(folder):
@@ -59,10 +60,6 @@ def artifact_of(model: ir.Model, options: Options) -> tuple[Artifact, bool]:
     return built, False
 
 
-def disk_folder() -> Path:
-    return cache_folder() / "torch"
-
-
 def artifact_key(model: ir.Model, options: Options) -> str:
     """A digest of the graph, of every byte of every weight, of the options and of what builds."""
     target = Target.parse(options.target)
@@ -76,19 +73,6 @@ def artifact_key(model: ir.Model, options: Options) -> str:
         "compiler": find_compiler().version,
     }
     return cache_key(parts)
-
-
-def entries() -> list[Path]:
-    """The artifacts on disk, the one used longest ago first."""
-    found = [path.parent for path in disk_folder().glob(f"*/{_DONE}")]
-    return sorted(found, key=lambda path: ((path / _DONE).stat().st_mtime, path.name))
-
-
-def forget_all() -> int:
-    """Removes all artifacts; sessions that are open keep their files."""
-    count = len(entries())
-    shutil.rmtree(disk_folder(), ignore_errors=True)
-    return count
 
 
 def _tensor_digest(model: ir.Model) -> str:
@@ -150,7 +134,7 @@ def build_options(options: Options) -> BuildOptions:
 def _look_up(folder: Path) -> Artifact | None:
     try:
         artifact = open_artifact(folder)
-        os.utime(folder / _DONE)
+        os.utime(folder / MANIFEST)
     except (ArtifactError, OSError):
         return None
     return artifact
@@ -168,12 +152,12 @@ def _trim(keep: Path) -> None:
     """Removes what was used longest ago until the rest is within `ORTISAN_TORCH_CACHE_MB`."""
     limit = int(os.environ.get("ORTISAN_TORCH_CACHE_MB", _DEFAULT_LIMIT_MB)) * 1_000_000
     with contextlib.suppress(OSError):
-        sizes = {folder: sum(file.stat().st_size for file in folder.iterdir()) for folder in entries()}
-        total = sum(sizes.values())
-        for folder, size in sizes.items():
+        kept = all_kept(cache_folder())
+        total = sum(artifact.bytes for artifact in kept)
+        for artifact in kept:
             if total <= limit:
                 return
-            if folder != keep:
-                with contextlib.suppress(BlockingIOError), _alone(folder, wait=False):
-                    shutil.rmtree(folder, ignore_errors=True)
-                    total -= size
+            if artifact.folder != keep:
+                with contextlib.suppress(BlockingIOError), _alone(artifact.folder, wait=False):
+                    shutil.rmtree(artifact.folder, ignore_errors=True)
+                    total -= artifact.bytes

@@ -14,8 +14,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("transformers", reason="transformers is not installed")
 
 import ortisan.torch as front  # noqa: E402
+from ortisan.codegen.cache import cache_folder  # noqa: E402
 from ortisan.errors import ArtifactError, OptionError, UnsupportedError  # noqa: E402
-from ortisan.torch.store import disk_folder, entries  # noqa: E402
+from ortisan.runtime.kept import all_kept, kept_folder  # noqa: E402
 from tests.models.nets import (  # noqa: E402
     GREEDY,
     WIDTH,
@@ -167,7 +168,7 @@ def test_the_disk_tier_looks_at_every_weight() -> None:
 def test_a_damaged_artifact_is_built_again() -> None:
     model, x = torch.nn.Tanh(), torch.randn(3, 11)
     front.compile(model)(x)
-    (entries()[-1] / "graph.onnx").write_bytes(b"")
+    (all_kept(cache_folder())[-1].folder / "graph.onnx").write_bytes(b"")
     fast = front.compile(model)
     close(fast(x), model(x))
     assert fast.cache_info().disk == 0
@@ -178,9 +179,9 @@ def test_a_full_disk_tier_drops_what_was_used_longest_ago(monkeypatch: pytest.Mo
     monkeypatch.setenv("ORTISAN_TORCH_CACHE_MB", "0")
     for width in (3, 4):
         front.compile(torch.nn.Tanh())(torch.ones(2, width))
-    assert len(entries()) == 1
+    assert len(all_kept(cache_folder())) == 1
     front.compile(torch.nn.Tanh()).cache_clear(disk=True)
-    assert not disk_folder().exists()
+    assert not kept_folder(cache_folder()).exists()
 
 
 def test_two_processes_build_once(tmp_path: Path) -> None:
