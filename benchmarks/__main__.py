@@ -94,6 +94,11 @@ def main(
     """Times Ortisan against other runtimes: all workloads, in turns, in one process."""
     if picture is not None and importlib.util.find_spec("matplotlib") is None:
         raise typer.BadParameter("matplotlib is not installed; pip install 'ortisan[bench]'", param_hint="--plot")
+    # Whatever keeps the figures from being written is said before they are measured.
+    for file in filter(None, (output, picture)):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    if page is not None:
+        tables.around_marks(page)
     console = Console() if sys.stdout.isatty() else Console(width=_SCREEN)
     if source is not None:
         report = read_report(json.loads(source.read_text(encoding="utf-8")))

@@ -204,10 +204,17 @@ def _pipe_table(grid: Grid) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def put_between_marks(file: Path, text: str, begin: str = BEGIN, end: str = END) -> None:
-    """Replaces what is between the two marks of a file."""
-    before, first, rest = file.read_text(encoding="utf-8").partition(begin)
+def around_marks(file: Path, begin: str = BEGIN, end: str = END) -> tuple[str, str]:
+    """What stands before and behind the two marks of a file."""
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    before, first, rest = text.partition(begin)
     _, last, after = rest.partition(end)
     if not first or not last:
         raise OptionError(f"'{file}' lacks the lines '{begin}' and '{end}', between which the figures go")
+    return before, after
+
+
+def put_between_marks(file: Path, text: str, begin: str = BEGIN, end: str = END) -> None:
+    """Replaces what is between the two marks of a file."""
+    before, after = around_marks(file, begin, end)
     file.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", encoding="utf-8")

@@ -407,6 +407,18 @@ def test_the_command_makes_tables_of_a_json_file(tmp_path: Path) -> None:
     assert "| chain | 2 |" in page.read_text()
 
 
+def test_figures_that_could_not_be_written_are_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = []
+    monkeypatch.setattr("benchmarks.__main__.run_all", lambda *_: measured.append(True) or report())
+    done = CliRunner().invoke(app, ["--markdown", str(tmp_path / "no.md")])
+    assert isinstance(done.exception, OptionError)
+    assert not measured
+    done = CliRunner().invoke(app, ["--json", str(tmp_path / "new" / "all.json")])
+    assert done.exit_code == 0, done.output
+    assert measured
+    assert json.loads((tmp_path / "new" / "all.json").read_text())
+
+
 @pytest.mark.parametrize("arguments", [["--only", "nothing"], ["--peers", "nobody"], ["--threads", "0"]])
 def test_what_is_not_there_is_refused(arguments: list[str]) -> None:
     done = CliRunner().invoke(app, arguments)
