@@ -106,6 +106,7 @@ def build(
     run = obstacle is None
     with SourceRuns(like, verify=verify and run, time=run, providers=providers_for(str(options.target))) as source:
         compiled = compile_with(model, options, on_progress)
+        source.begin()
         if not compiled.ops:
             why = reasons_in_short(compiled.left_out)
             raise UnsupportedError(f"nothing in '{compiled.name}' can be compiled:\n{why}")

@@ -291,13 +291,19 @@ class Race:
 
     def winner(self) -> Cut:
         scores = [self.score(index) for index in range(len(self.cuts))]
-        best = min(range(len(scores)), key=scores.__getitem__)
+        # A gain with one thread is no good when it costs several threads theirs, and the other way round.
+        even = [index for index in range(len(scores)) if max(self.ratios(index)) <= 1 + CLEARLY]
+        best = min(even, key=scores.__getitem__, default=0)
         return self.cuts[best] if scores[best] <= 1 - max(CLEARLY, self.noise()) else self.cuts[0]
 
     def score(self, index: int) -> float:
         """The geometric mean of a cut's times relative to the first cut's."""
-        ratios = [self._time(times, index) / self._time(times, 0) for times in self.times.values()]
+        ratios = self.ratios(index)
         return math.prod(ratios) ** (1 / len(ratios))
+
+    def ratios(self, index: int) -> list[float]:
+        """A cut's times relative to the first cut's, for each number of threads."""
+        return [self._time(times, index) / self._time(times, 0) for times in self.times.values()]
 
     def noise(self) -> float:
         """How far the two times of the first cut are apart."""

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from ortisan.codegen.cpu.packing import panel_width
 from ortisan.registry.dtypes import DType
 
-VERSION = 1
+VERSION = 2
 """Raise it when the candidates or the cost model change: choices made among others don't count."""
 
 _PANEL_BYTES = 48 << 10
