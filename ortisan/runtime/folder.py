@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import fnmatch
 import glob
 import json
@@ -48,6 +49,11 @@ def staged_folder(place: Path) -> Iterator[Path]:
 
 def check_replaceable(place: Path) -> None:
     """Raises `ArtifactError` when a folder can't be written there, before any work is done."""
+    with _alone_in(place.absolute().parent):
+        _check_replaceable(place)
+
+
+def _check_replaceable(place: Path) -> None:
     if place.exists() and not place.is_dir():
         raise ArtifactError(f"'{place}' is a file; name a folder to write to")
     entries = sorted(item.name for item in place.iterdir()) if place.is_dir() else []
@@ -81,25 +87,40 @@ def _is_ours(name: str, recorded: frozenset[str]) -> bool:
 
 def _sweep(place: Path) -> None:
     """Removes what killed runs left beside this place long ago."""
-    for item in place.parent.glob(f".{glob.escape(place.name)}.*.partial"):
-        with contextlib.suppress(OSError):
-            if time.time() - item.stat().st_mtime > _ABANDONED_AFTER_SECONDS:
-                shutil.rmtree(item, ignore_errors=True)
+    for item in place.parent.glob(f".{glob.escape(place.name)}.*"):
+        if item.suffix == ".partial" or (item.suffix == ".old" and place.exists()):
+            with contextlib.suppress(OSError):
+                if time.time() - item.stat().st_mtime > _ABANDONED_AFTER_SECONDS:
+                    shutil.rmtree(item, ignore_errors=True)
 
 
 def _swap(staged: Path, place: Path) -> None:
-    if not place.exists():
-        staged.rename(place)
-        return
+    """Puts a folder in its place. What was there before is there again when that fails or is interrupted."""
     old = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".old", dir=place.parent))
-    place.rename(old / place.name)
+    before = old / place.name
     try:
-        staged.rename(place)
-    except OSError:
-        (old / place.name).rename(place)
-        raise
+        with _alone_in(place.parent):
+            try:
+                if place.exists():
+                    place.rename(before)
+                staged.rename(place)
+            except BaseException:
+                if before.exists() and not place.exists():
+                    before.rename(place)
+                raise
     finally:
         shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """One run at a time looks at what is in this folder or swaps it; on file systems without locks, all do."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            stack.callback(os.close, handle)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
 
 
 def write_files(folder: Path, files: Mapping[str, str | bytes]) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -141,13 +142,50 @@ def test_a_killed_build_leaves_the_old_artifact(how: signal.Signals, model_file:
         assert "Traceback" not in complaint
 
 
+def write_artifact(place: Path, text: str) -> None:
+    with folders.staged_folder(place) as staged:
+        (staged / "manifest.json").write_text(text)
+
+
+def write_often(place: Path) -> None:
+    for number in range(100):
+        write_artifact(place, str(number))
+
+
+def test_runs_that_write_the_same_folder_at_once(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        for writer in [pool.submit(write_often, tmp_path / "out") for _ in range(4)]:
+            writer.result()
+    assert [item.name for item in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_interrupt_between_the_renames_leaves_the_old_artifact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "out"
+    write_artifact(place, "old")
+    rename = Path.rename
+
+    def interrupted(self: Path, target: Path) -> Path:
+        if self.suffix == ".partial":
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_artifact(place, "new")
+    assert content(tmp_path) == {"out/manifest.json": b"old"}
+
+
 def test_old_remains_are_swept(tmp_path: Path) -> None:
-    for name, age in ((".out.a.partial", 2 * 24 * 3600), (".out.b.partial", 60)):
+    day = 24 * 3600
+    for name, age in ((".out.a.partial", 2 * day), (".out.b.partial", 60), (".out.c.old", 2 * day)):
         (tmp_path / name).mkdir()
         then = (tmp_path / name).stat().st_mtime - age
         os.utime(tmp_path / name, (then, then))
-    with folders.staged_folder(tmp_path / "out") as staged:
-        (staged / "file").write_text("new")
+    write_artifact(tmp_path / "out", "new")
+    assert sorted(item.name for item in tmp_path.iterdir()) == [".out.b.partial", ".out.c.old", "out"]
+    write_artifact(tmp_path / "out", "newer")
     assert sorted(item.name for item in tmp_path.iterdir()) == [".out.b.partial", "out"]
 
 
