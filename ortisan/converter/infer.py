@@ -5,12 +5,13 @@ Declared shapes of intermediate values are hints that may be stale, so they coun
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
 import onnx_ir as ir
 import sympy
 from onnx_shape_inference import (
+    SYM_DATA_KEY,
     OpUsageError,
     ShapeInferenceContext,
     ShapeInferenceError,
@@ -18,6 +19,7 @@ from onnx_shape_inference import (
     registry,
 )
 
+from ortisan.converter.loop_shapes import forget_unsteady, infer_loop
 from ortisan.converter.symbols import ascending
 from ortisan.errors import ModelError
 
@@ -30,23 +32,23 @@ def _infer_early_layer_norm(ctx: ShapeInferenceContext, node: ir.Node) -> None:
 
 
 registry.register("", "LayerNormalization", since_version=1)(_infer_early_layer_norm)
+registry.register("", "Loop", since_version=2)(infer_loop)  # the package's own is for opset 1 and on
 
 
 def infer_shapes(model: ir.Model) -> None:
     """Sets type and shape of every value in place. Raises `ModelError` when a node's inputs contradict its op."""
-    declared: dict[ir.Value, ir.Shape] = {}
-    for graph in model.graphs():
-        for node in graph:
-            if node.domain == "":
-                for value in node.outputs:
-                    if value.shape is not None:
-                        declared[value] = value.shape
-                        value.shape = None
-    try:
-        infer_symbolic_shapes(model, warn_on_missing=False)
-    except (OpUsageError, ShapeInferenceError) as error:
-        cause = error.__cause__ or error
-        raise ModelError(f"shapes can't be inferred: {' '.join(str(cause).split())[:300]}") from error
+    values = [value for graph in model.graphs() for node in graph for value in node.outputs]
+    before = {value: value.shape for value in values}
+    contents = {value: (value.const_value, value.metadata_props.get(SYM_DATA_KEY)) for value in values}
+    _infer_once(model, before)
+    while forget_unsteady(model):
+        for value, (constant, symbolic) in contents.items():
+            value.const_value = constant
+            value.metadata_props.pop(SYM_DATA_KEY, None)
+            if symbolic is not None:
+                value.metadata_props[SYM_DATA_KEY] = symbolic
+        _infer_once(model, before)
+    declared = {value: shape for value, shape in before.items() if shape is not None and _is_standard(value)}
     known = {name for value in model.graph.inputs for name in _symbols(value.shape)}
     for value, shape in declared.items():
         if value.shape is None:
@@ -60,6 +62,22 @@ def infer_shapes(model: ir.Model) -> None:
                 if value.shape is not None and any(_is_number(dim) for dim in value.shape):
                     value.shape = ir.Shape([dim.evaluate({}) if _is_number(dim) else dim for dim in value.shape])
     _settle_minima(model)
+
+
+def _infer_once(model: ir.Model, before: Mapping[ir.Value, ir.Shape | None]) -> None:
+    """Infers from the graph inputs on, and from the shapes that values of other domains had before."""
+    for value, shape in before.items():
+        value.shape = None if _is_standard(value) else shape
+    try:
+        infer_symbolic_shapes(model, warn_on_missing=False)
+    except (OpUsageError, ShapeInferenceError) as error:
+        cause = error.__cause__ or error
+        raise ModelError(f"shapes can't be inferred: {' '.join(str(cause).split())[:300]}") from error
+
+
+def _is_standard(value: ir.Value) -> bool:
+    node = value.producer()
+    return node is not None and node.domain == ""
 
 
 def _settle_minima(model: ir.Model) -> None:
