@@ -11,7 +11,6 @@ from typing import Any, TypeGuard
 import onnx_ir as ir
 import sympy
 from onnx_shape_inference import (
-    SYM_DATA_KEY,
     OpUsageError,
     ShapeInferenceContext,
     ShapeInferenceError,
@@ -19,7 +18,7 @@ from onnx_shape_inference import (
     registry,
 )
 
-from ortisan.converter.loop_shapes import forget_unsteady, infer_loop
+from ortisan.converter.loop_shapes import infer_loop, mend_carried
 from ortisan.converter.symbols import ascending
 from ortisan.errors import ModelError
 
@@ -39,14 +38,13 @@ def infer_shapes(model: ir.Model) -> None:
     """Sets type and shape of every value in place. Raises `ModelError` when a node's inputs contradict its op."""
     values = [value for graph in model.graphs() for node in graph for value in node.outputs]
     before = {value: value.shape for value in values}
-    contents = {value: (value.const_value, value.metadata_props.get(SYM_DATA_KEY)) for value in values}
+    found = {value: (value.type, value.const_value, dict(value.metadata_props)) for value in values}
     _infer_once(model, before)
-    while forget_unsteady(model):
-        for value, (constant, symbolic) in contents.items():
-            value.const_value = constant
-            value.metadata_props.pop(SYM_DATA_KEY, None)
-            if symbolic is not None:
-                value.metadata_props[SYM_DATA_KEY] = symbolic
+    while mend_carried(model):
+        for value, (kind, constant, notes) in found.items():
+            value.type, value.const_value = kind, constant
+            value.metadata_props.clear()
+            value.metadata_props.update(notes)
         _infer_once(model, before)
     declared = {value: shape for value, shape in before.items() if shape is not None and _is_standard(value)}
     known = {name for value in model.graph.inputs for name in _symbols(value.shape)}

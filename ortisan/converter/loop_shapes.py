@@ -6,6 +6,8 @@ that it takes. How often the body runs is not known: a condition may end the loo
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 import onnx_ir as ir
 from onnx_shape_inference import ShapeInferenceContext
 
@@ -30,8 +32,11 @@ def infer_loop(ctx: ShapeInferenceContext, node: ir.Node) -> None:
             ctx.set_shape_and_dtype(output, stacked, value.dtype)
 
 
-def forget_unsteady(model: ir.Model) -> bool:
-    """Makes shapes unknown that a body took from before the loop and does not keep. Returns whether there were any."""
+def mend_carried(model: ir.Model) -> bool:
+    """Mends what bodies took wrongly from before the loop; whether there was any of it.
+
+    That is the shape of a value that the body changes, which becomes unknown, and the type of one that is no tensor.
+    """
     found = False
     for graph in model.graphs():
         for node in graph:
@@ -40,16 +45,20 @@ def forget_unsteady(model: ir.Model) -> bool:
                 continue
             carried = zip(node.inputs[2:], body.as_graph().inputs[2:], body.as_graph().outputs[1:], strict=False)
             for first, given, after in carried:
-                if given.shape is None or first is None or first.shape != given.shape or after.shape == given.shape:
+                if first is None or first.type is None:
                     continue
-                if any(_is_named(dim) for dim in given.shape):
-                    given.shape = ir.Shape([None] * given.shape.rank())
+                if not isinstance(first.type, ir.TensorType) and first.type != given.type:
+                    given.type = first.type
+                    found = True
+                elif first.shape == given.shape and after.shape != given.shape and _is_known(given.shape):
+                    given.shape = ir.Shape([None] * len(given.shape))
                     found = True
     return found
 
 
-def _is_named(dim: int | ir.SymbolicDim) -> bool:
-    return isinstance(dim, int) or dim.value is not None
+def _is_known(shape: ir.Shape | None) -> TypeGuard[ir.Shape]:
+    """Whether anything is known of it but its rank."""
+    return shape is not None and any(isinstance(dim, int) or dim.value is not None for dim in shape)
 
 
 def _steady_shape(first: ir.Value | None, given: ir.Value, after: ir.Value) -> ir.Shape | None:

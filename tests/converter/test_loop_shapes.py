@@ -63,3 +63,15 @@ def test_a_carried_value_that_grows_has_no_known_size_after_the_loop() -> None:
 
 def test_how_often_a_loop_runs_is_not_known() -> None:
     assert shapes(loop(STEADY, SHORT))[1] != "[4]"
+
+
+@pytest.mark.parametrize("state", ["state", "seq(float[2,4]) state"])
+def test_a_loop_that_carries_a_sequence(state: str) -> None:
+    body = f"""h = Exp(x) turns = Constant <value_int = 4> () yes = Constant <value = bool {{1}}> () none = SequenceEmpty()
+        rows = Loop <body = each_turn (int64 turn, bool more, {state}) => (bool go, next)
+            {{ next = SequenceInsert(state, h) go = Identity(more) }}> (turns, yes, none)
+        all = ConcatFromSequence <axis = 0> (rows) y = Neg(all)"""
+    model = text_model("(float[2,4] x) => (float[a,4] y)", body)
+    feeds = {"x": np.ones((2, 4), np.float32)}
+    converted = ir.to_proto(canonicalize(load_model(model)).model)
+    np.testing.assert_array_equal(run_ort(converted, feeds)[0], run_ort(model, feeds)[0])
