@@ -11,6 +11,7 @@ from onnx_ir.passes import common
 
 from ortisan.converter.fuse import expand_private
 from ortisan.converter.partition import Subgraph
+from ortisan.converter.quiet import quiet_libraries
 from ortisan.converter.selection import LAYER_ANNOTATION
 from ortisan.registry.dtypes import Array
 
@@ -30,6 +31,7 @@ class Replacement:
     attributes: Mapping[str, str]
 
 
+@quiet_libraries()
 def substitute(model: ir.Model, replacements: Sequence[Replacement]) -> ir.Model:
     """A copy of the canonical model with the subgraphs replaced. What was not compiled is plain ONNX again."""
     result = model.clone()

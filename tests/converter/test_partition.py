@@ -145,3 +145,13 @@ def test_a_dim_that_no_input_gives_becomes_a_symbol_of_its_own() -> None:
     found = parts(model, between=("a", "y"))
     (subgraph,) = found.subgraphs
     assert len(subgraph.graph.symbols) == 1
+
+
+def test_converting_is_silent(caplog: pytest.LogCaptureFixture) -> None:
+    model = text_model(
+        "(float[B,4] x, float[4] w) => (float[B,4] y)", "y = Mul(x, w)", constants={"w": np.ones(4, "f")}
+    )
+    compiled = ortisan.compile(model, target="cpu:x86-64-v3")
+    caplog.clear()
+    ortisan.convert_graph(model, compiled)
+    assert not caplog.records
