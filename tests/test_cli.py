@@ -38,6 +38,19 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.build
+def test_a_model_that_onnx_runtime_cant_run(tmp_path: Path) -> None:
+    body = "a = Cast <to = 16> (x) b = Mul(a, a) c = Acosh(b) y = Cast <to = 1> (c)"
+    onnx.save(text_model("(float[n] x) => (float[n] y)", body), tmp_path / "m.onnx")
+    code, _, error = run("build", tmp_path / "m.onnx", "-o", tmp_path / "out")
+    assert code == 1
+    assert f"can't load the source model '{tmp_path / 'm.onnx'}'" in " ".join(error.split())
+    assert not (tmp_path / "out").exists()
+    code, output, _ = run("build", tmp_path / "m.onnx", "-o", tmp_path / "out", "--no-verify", "--keep", "all")
+    assert code == 0
+    assert "not verified" in output.lower()
+
+
 @pytest.fixture(scope="module")
 def artifact(model: Path) -> Path:
     code, shown, _ = run("build", model, "-o", model.parent / "mlp", "--keep", "all", "--dim", "batch=1:64")

@@ -89,6 +89,7 @@ def build(
         str, typer.Option(metavar="auto|off|full", help="Time how to cut matrix products: a few ways, none, many.")
     ] = "auto",
     inputs: options.Inputs = None,
+    no_verify: Annotated[bool, typer.Option("--no-verify", help="Don't compare with ONNX Runtime.")] = False,
     sources_only: Annotated[bool, typer.Option("--sources-only", help="Write the sources, build nothing.")] = False,
     in_container: Annotated[
         str | None, typer.Option(metavar="IMAGE", help="Let the Ortisan of a container image do it.")
@@ -118,6 +119,7 @@ def build(
                 name=name,
                 tune=tune,  # type: ignore[arg-type]  # build checks it
                 inputs=inputs,
+                verify=not no_verify,
                 sources_only=sources_only,
                 on_progress=phase,
                 **chosen,

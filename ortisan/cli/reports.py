@@ -51,6 +51,8 @@ def show_artifact(artifact: Artifact) -> None:
         say(f"Warning: {warning}.")
     if manifest.get("not_run"):
         say(f"Not verified and not timed: {manifest['not_run']}.")
+    elif artifact.ops and manifest["verification"] is None:
+        say("Not verified: it was not compared with ONNX Runtime.")
     say(f"Written to {artifact.folder}")
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ortisan.errors import ArtifactError
 from ortisan.runtime.engine import as_file, open_session, quiet_options
 from ortisan.runtime.samples import Case
 from ortisan.runtime.verify import Expected, expect, open_reference
@@ -24,6 +26,7 @@ class SourceRuns:
 
     def __init__(self, model: Any, *, verify: bool, time: bool, providers: Sequence[str] | None = None) -> None:
         self._open = ExitStack()
+        self._label = f" '{os.fspath(model)}'" if isinstance(model, (str, os.PathLike)) else ""
         self._path = self._open.enter_context(as_file(model)) if verify or time else Path()
         self._verify, self._time, self._providers = verify, time, providers
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="ortisan")
@@ -41,9 +44,11 @@ class SourceRuns:
     def begin(self) -> None:
         """Opens the sessions from now on: not beside tuning, which must have the machine for itself."""
         if self._verify:
-            self._reference = self._pool.submit(open_reference, self._path)
+            self._reference = self._pool.submit(self._opened, lambda: open_reference(self._path))
         if self._time:
-            self._stock = self._pool.submit(open_session, self._path, quiet_options(), self._providers)
+            self._stock = self._pool.submit(
+                self._opened, lambda: open_session(self._path, quiet_options(), self._providers)
+            )
 
     def begin_runs(self, cases: Iterable[Iterable[Case]]) -> None:
         """Runs the reference on these inputs from now on."""
@@ -62,6 +67,17 @@ class SourceRuns:
         if self._stock is None:
             raise ValueError("nothing was to be timed")
         return self._stock.result()
+
+    def _opened(self, session: Callable[[], Any]) -> Any:
+        """The session; an error says that it is the source model that ONNX Runtime refuses."""
+        try:
+            return session()
+        except ArtifactError as error:
+            what = str(error).replace(f"'{self._path}'", f"the source model{self._label}", 1)
+            raise ArtifactError(
+                f"{what}; so there is nothing to compare with: verify=False and keep='all' (--no-verify --keep all) "
+                "build without"
+            ) from error
 
     def beside(self, work: Callable[[], T]) -> Future[T]:
         """Does other work on one of the threads."""
