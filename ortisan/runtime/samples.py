@@ -44,6 +44,8 @@ class Case:
 
     label: str
     feeds: Mapping[str, Array]
+    given: bool = False
+    """Whether the caller made them; then they have to run."""
 
 
 class Sampler:

@@ -59,9 +59,12 @@ def test_inputs_that_are_no_archive(content: bytes, built: ortisan.Artifact, tmp
         verify(built.folder, inputs=tmp_path / "inputs.npz")
 
 
-def test_inputs_that_ort_refuses(built: ortisan.Artifact) -> None:
-    with pytest.raises(ortisan.OptionError, match="ONNX Runtime itself runs the model on none"):
-        verify(built.folder, inputs={"x": np.zeros((1, 2), np.float32)})
+def test_inputs_that_ort_refuses(built: ortisan.Artifact, x: dict[str, np.ndarray]) -> None:
+    wrong = {"x": np.zeros((1, 2), np.float32)}
+    with pytest.raises(ortisan.OptionError, match="can't run the model on given inputs 1: "):
+        verify(built.folder, inputs=wrong)
+    with pytest.raises(ortisan.OptionError, match="can't run the model on given inputs 2: "):
+        verify(built.folder, inputs=[x, wrong])
 
 
 def test_the_model_is_gone_or_changed(folder: Path, model_file: Path, tmp_path: Path) -> None:
