@@ -18,6 +18,7 @@ from ortisan.converter.in_place import Cache, with_cache
 from ortisan.converter.load import load_model
 from ortisan.converter.save import save_with_external_data
 from ortisan.converter.selection import Between, Selectors
+from ortisan.converter.symbols import plain_dims
 from ortisan.describe import describe_compilation, reasons_in_short
 from ortisan.errors import ArtifactError, OptionError, UnsupportedError
 from ortisan.facade import Model, compile_with, give_back, substitute_ops
@@ -84,7 +85,7 @@ def build(
     tune = "off" if sources_only and tune in MODES else tune
     options = Options(
         Target.parse(target),
-        dict(dims or {}),
+        plain_dims(dims),
         include,
         exclude,
         between,

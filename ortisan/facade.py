@@ -31,6 +31,7 @@ from ortisan.converter.partition import LeftOut, Objections, Partition, Subgraph
 from ortisan.converter.save import own_external_tensors
 from ortisan.converter.selection import Between, Selectors, is_left_out, mark_selection
 from ortisan.converter.substitute import Replacement, substitute
+from ortisan.converter.symbols import plain_dims
 from ortisan.errors import ArtifactError, OptionError, UnsupportedError
 from ortisan.gpu import objections, open_adapter
 from ortisan.planning import plan_graphs
@@ -94,7 +95,7 @@ def compile(
     """
     options = Options(
         Target.parse(target),
-        dict(dims or {}),
+        plain_dims(dims),
         include,
         exclude,
         between,

@@ -69,6 +69,8 @@ def _matches(node: ir.Node, selector: Selector) -> bool:
 
 def nodes_between(graph: ir.Graph, between: tuple[Sequence[str] | str, Sequence[str] | str]) -> set[ir.Node]:
     """The nodes on the paths from the named values to the named values."""
+    if isinstance(between, str) or len(between) != 2:
+        raise OptionError(f"between must be a pair of names of values, as in (['x'], ['y']), not {between!r}")
     starts, ends = ([names] if isinstance(names, str) else list(names) for names in between)
     values = {value.name: value for value in graph.inputs}
     values.update((value.name, value) for node in graph for value in node.outputs)

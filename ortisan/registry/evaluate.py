@@ -25,7 +25,8 @@ def bind_symbols(graph: Graph, inputs: Sequence[Array]) -> dict[str, int]:
         for axis, (dim, size) in enumerate(zip(value.shape, array.shape, strict=True)):
             expected = evaluate(dim, symbols)
             if expected != size:
-                raise OptionError(f"dim {axis} of input '{value.name}' is {size}, expected {dim} = {expected}")
+                meaning = "" if is_static(dim) else f"{dim} = "
+                raise OptionError(f"dim {axis} of input '{value.name}' is {size}, expected {meaning}{expected}")
     return symbols
 
 

@@ -114,3 +114,30 @@ def test_the_library_exports_one_symbol_and_needs_neither_runtime_nor_python(tmp
     text = library.path.read_bytes()
     assert b"libonnxruntime" not in text
     assert b"libpython" not in text
+
+
+def test_dims_as_they_come_from_arrays_and_files() -> None:
+    numbers = ortisan.compile(CHAIN, target="reference", dims={"B": np.int64(3)})  # type: ignore[dict-item]
+    ends = ortisan.compile(CHAIN, target="reference", dims={"B": [1, np.int32(8)]})  # type: ignore[dict-item,list-item]
+    assert numbers.options.dims == {"B": 3}
+    assert type(numbers.options.dims["B"]) is int
+    assert ends.options.dims == {"B": (1, 8)}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dims": ["B"]}, "dims must map names"),
+        ({"between": "x:y"}, "between must be a pair"),
+        ({"between": ("x",)}, "between must be a pair"),
+    ],
+)
+def test_options_of_another_form(options: dict, message: str) -> None:
+    with pytest.raises(ortisan.OptionError, match=message):
+        ortisan.compile(CHAIN, target="reference", **options)
+
+
+def test_the_reference_says_which_size_it_expects() -> None:
+    feeds = {"x": np.zeros((2, 5), np.float32), "z": np.zeros(4, np.float32)}
+    with pytest.raises(ortisan.OptionError, match=r"dim 1 of input 'x' is 5, expected 4$"):
+        ortisan.compile(CHAIN, target="reference").run(feeds)
