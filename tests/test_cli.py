@@ -355,6 +355,16 @@ def test_an_artifact_is_examined_with_its_own_cuts(
     assert "First departure: none" in shown
 
 
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_output_that_cant_be_written_is_one_message(form: list[str], model: Path) -> None:
+    with open("/dev/full", "w") as full:
+        words = [sys.executable, "-m", "ortisan", "inspect", str(model), *form]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert "error: the output can't be written or read: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_the_module_is_the_tool() -> None:
     shown = subprocess.run([sys.executable, "-m", "ortisan", "--version"], capture_output=True, text=True, check=True)
     assert shown.stdout == f"ortisan {ortisan.__version__}\n"

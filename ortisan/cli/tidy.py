@@ -25,6 +25,11 @@ def tidy(command: Callable[P, R]) -> Callable[P, R]:
         except OrtisanError as error:
             show_error(str(error))
             raise SystemExit(1) from error
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            show_error(f"{error.filename or 'the output'} can't be written or read: {error.strerror or error}")
+            raise SystemExit(1) from error
         except KeyboardInterrupt as error:
             show_error("interrupted; nothing was left behind")
             raise SystemExit(INTERRUPTED) from error
