@@ -19,12 +19,11 @@ from ortisan.converter.load import load_model
 from ortisan.converter.save import save_with_external_data
 from ortisan.converter.selection import Between, Selectors
 from ortisan.converter.symbols import plain_dims
-from ortisan.describe import describe_compilation, reasons_in_short
+from ortisan.describe import describe_compilation, reasons_in_short, rounded_floats
 from ortisan.errors import ArtifactError, OptionError, UnsupportedError
 from ortisan.facade import Model, compile_with, give_back, substitute_ops
 from ortisan.giveback import CLEARLY, find_slower, slower_reason
 from ortisan.gpu_facts import describe_gpu
-from ortisan.registry.dtypes import DType
 from ortisan.runtime.artifact import Artifact, open_artifact, open_compiled
 from ortisan.runtime.bench import Bench, time_pair
 from ortisan.runtime.engine import onnxruntime, quiet_options
@@ -238,8 +237,7 @@ def _write_and_verify(staged: Path, compiled: Compilation, job: _Job) -> tuple[_
     verification = None
     if job.verify and job.obstacle is None and compiled.ops:
         job.say("verifying against ONNX Runtime")
-        computed = DType.FLOAT16 if compiled.options.precision == "fp16" or compiled.options.tf32 else None
-        verification = compare_session(written.session, job.source.expected(), computed).check()
+        verification = compare_session(written.session, job.source.expected(), rounded_floats(compiled)).check()
     written.manifest["files"] = hashed.result()
     return written, verification
 

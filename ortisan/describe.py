@@ -6,12 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import onnx_ir as ir
+
 from ortisan._version import __version__
 from ortisan.codegen.ait.model import AitModel
 from ortisan.codegen.cpu.plan import GraphPlan
 from ortisan.compilation import Compilation, Options
 from ortisan.converter.partition import LeftOut, Subgraph
+from ortisan.converter.rounding import rounded_outputs
 from ortisan.flops import compiled_share
+from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Graph
 from ortisan.runtime.manifest import FORMAT
 from ortisan.scratch import largest_scratch, typical_scratch
@@ -36,6 +40,7 @@ def describe_compilation(compiled: Compilation) -> dict[str, Any]:
             for op, subgraph, plan in zip(compiled.ops, compiled.partition.subgraphs, compiled.plans, strict=True)
         ],
         "shared": shared_values(compiled),
+        "rounded": {name: dtype.value for name, dtype in rounded_floats(compiled).items()},
         "options": describe_options(compiled.options),
         "tuning": compiled.tuning.to_json([product for plan in compiled.cpu_plans for product in plan.products]),
         "compiled_nodes": sum(len(subgraph.nodes) for subgraph in compiled.partition.subgraphs),
@@ -43,6 +48,15 @@ def describe_compilation(compiled: Compilation) -> dict[str, Any]:
         "left_out": group_left_out(compiled.left_out),
         "op_counts": dict(sorted(compiled.op_counts().items())),
     }
+
+
+def rounded_floats(compiled: Compilation) -> dict[str, DType]:
+    """Outputs that are no more accurate than a coarser float type than theirs, and that type."""
+    result = rounded_outputs(compiled.model)
+    if compiled.options.precision == "fp16" or compiled.options.tf32:
+        floats = [value.name for value in compiled.model.graph.outputs if value.dtype == ir.DataType.FLOAT]
+        result |= {name: DType.FLOAT16 for name in floats if name and name not in result}
+    return result
 
 
 def shared_values(compiled: Compilation) -> dict[str, str]:

@@ -42,10 +42,9 @@ def recorded_cache(manifest: Manifest) -> Cache:
     return cache
 
 
-def recorded_precision(manifest: Manifest) -> DType | None:
-    """The type that float32 was computed in, where that is coarser."""
-    options = manifest.get("options") or {}
-    return DType.FLOAT16 if options.get("precision") == "fp16" or options.get("tf32") else None
+def recorded_rounding(manifest: Manifest) -> dict[str, DType]:
+    """Outputs that are no more accurate than a coarser float type than theirs, and that type."""
+    return {name: DType(dtype) for name, dtype in (manifest.get("rounded") or {}).items()}
 
 
 def verify(
@@ -69,7 +68,7 @@ def verify(
     limits = dims if dims is not None else recorded_dims(artifact.manifest)
     session = open_compiled(artifact, quiet_options())
     like = with_cache(source, recorded_cache(artifact.manifest))
-    found = verify_session(session, like, make_cases(like, inputs, limits), recorded_precision(artifact.manifest))
+    found = verify_session(session, like, make_cases(like, inputs, limits), recorded_rounding(artifact.manifest))
     departure = find_departure(artifact, source, make_cases(like, inputs, limits)) if per_node else None
     return Checked(found, departure)
 

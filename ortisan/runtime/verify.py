@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ortisan.converter.rounding import coarsest
 from ortisan.errors import OptionError, VerifyError
 from ortisan.registry.dtypes import Array, DType
 from ortisan.runtime.compare import Difference, compare, dtype_of
@@ -105,28 +106,28 @@ def expect(reference: Any, cases: Iterable[Iterable[Case]]) -> Expected:
 
 
 def verify_session(
-    session: Any, model: Any, cases: Iterable[Iterable[Case]], computed: DType | None = None
+    session: Any, model: Any, cases: Iterable[Iterable[Case]], rounded: Mapping[str, DType] | None = None
 ) -> Verification:
     """Runs `session` (the compiled model) and `model` in stock ONNX Runtime on the same inputs."""
     with as_file(model) as path:
-        return compare_session(session, expect(open_reference(path), cases), computed)
+        return compare_session(session, expect(open_reference(path), cases), rounded)
 
 
-def compare_session(session: Any, expected: Expected, computed: DType | None = None) -> Verification:
+def compare_session(session: Any, expected: Expected, rounded: Mapping[str, DType] | None = None) -> Verification:
     """Runs the compiled model where the reference was run, and compares.
 
-    `computed` is the type that floats are computed in, where that is coarser than their own.
+    `rounded` are outputs that values of a coarser float type than theirs went into, and that type.
     """
     figures = [
         figure
         for case, results in expected.cases
-        for figure in _figures(session, case, expected.outputs, results, computed)
+        for figure in _figures(session, case, expected.outputs, results, rounded or {})
     ]
     return Verification(tuple(figures), f"onnxruntime {onnxruntime().__version__}, optimizations off")
 
 
 def _figures(
-    session: Any, case: Case, names: Sequence[str], expected: Sequence[Array], computed: DType | None
+    session: Any, case: Case, names: Sequence[str], expected: Sequence[Array], rounded: Mapping[str, DType]
 ) -> list[Figure]:
     try:
         actual = run(session, case.feeds)
@@ -138,7 +139,7 @@ def _figures(
     for name, a, b in zip(names, map(np.asarray, actual), map(np.asarray, expected), strict=True):
         difference = compare(a, b)
         dtype = dtype_of(b)
-        passed = difference.within(computed if computed is not None and dtype is DType.FLOAT32 else dtype, "close")
+        passed = difference.within(coarsest([dtype, rounded.get(name)]) or dtype, "close")
         result.append(Figure(case.label, name, str(b.dtype), difference, passed))
     return result
 
