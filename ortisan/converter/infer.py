@@ -5,6 +5,8 @@ Declared shapes of intermediate values are hints that may be stale, so they coun
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
@@ -30,12 +32,27 @@ def _infer_early_layer_norm(ctx: ShapeInferenceContext, node: ir.Node) -> None:
         ctx.set_shape_and_dtype(node.outputs[0], x.shape, x.dtype)
 
 
-registry.register("", "LayerNormalization", since_version=1)(_infer_early_layer_norm)
-registry.register("", "Loop", since_version=2)(infer_loop)  # the package's own is for opset 1 and on
+def _infer_feature_extractor(ctx: ShapeInferenceContext, node: ir.Node) -> None:
+    """All indices select along the last axis; a vector is taken for a matrix of one row."""
+    x, indices = node.inputs
+    if x is None or x.shape is None or indices is None or indices.shape is None:
+        return
+    rows = x.shape[:-1] if x.shape.rank() > 1 else (1,)
+    ctx.set_shape_and_dtype(node.outputs[0], ir.Shape([*rows, math.prod(indices.shape)]), x.dtype)
+
+
+@functools.cache
+def _register_own() -> None:
+    """Takes the place of rules that the package has not, or has otherwise."""
+    registry.collect()
+    registry.register("", "LayerNormalization", since_version=1)(_infer_early_layer_norm)
+    registry.register("", "Loop", since_version=1)(infer_loop)
+    registry.register("ai.onnx.ml", "ArrayFeatureExtractor", since_version=1)(_infer_feature_extractor)
 
 
 def infer_shapes(model: ir.Model) -> None:
     """Sets type and shape of every value in place. Raises `ModelError` when a node's inputs contradict its op."""
+    _register_own()
     values = [value for graph in model.graphs() for node in graph for value in node.outputs]
     before = {value: value.shape for value in values}
     found = {value: (value.type, value.const_value, dict(value.metadata_props)) for value in values}

@@ -268,3 +268,16 @@ def test_control_flow_survives() -> None:
               y = If(b) <then_branch = t () => (float[N] r) { k = Constant<value_float = 3.0>() r = Mul(x, k) },
                          else_branch = e () => (float[N] q) { p = Identity(x) q = Neg(p) }>"""
     canonical_equal(text_model("(float[N] x) => (float[?] y)", body))
+
+
+@pytest.mark.parametrize("table", [(5,), (2, 5), (2, 3, 5)])
+@pytest.mark.parametrize("indices", ["n", "2,n"])
+def test_the_shape_of_extracted_features(table: tuple[int, ...], indices: str) -> None:
+    body = "a = ai.onnx.ml.ArrayFeatureExtractor(t, i) y = Neg(a)"
+    proto = text_model(f"(int64[{indices}] i) => (float[] y)", body, constants={"t": np.ones(table, F32)})
+    proto.opset_import.append(onnx.helper.make_opsetid("ai.onnx.ml", 1))
+    canonical = canonical_equal(proto)
+    shape = canonical.model.graph.outputs[0].shape
+    (have,) = run_ort(proto, random_feeds(proto))
+    assert shape is not None
+    assert [dim.evaluate({"n": 3}) if isinstance(dim, ir.SymbolicDim) else dim for dim in shape] == list(have.shape)
