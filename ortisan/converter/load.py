@@ -77,6 +77,12 @@ def _deserialize(proto: onnx.ModelProto, what: str) -> ir.Model:
     if graph.sparse_initializer:
         name = graph.sparse_initializer[0].values.name
         raise ModelError(f"initializer '{name}' is sparse; store it as a dense tensor")
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        if _is_map(value.type):
+            raise ModelError(
+                f"value '{value.name}' is a map, and only tensors and sequences can be read; export the model without "
+                "ZipMap, as skl2onnx does with options={'zipmap': False}"
+            )
     for tensor in graph.initializer:
         _check_external_entries(tensor)
     inputs = {value.name for value in graph.input}
@@ -91,6 +97,13 @@ def _deserialize(proto: onnx.ModelProto, what: str) -> ir.Model:
         return ir.from_proto(proto)
     except Exception as error:
         raise ModelError(f"{what} can't be read as an ONNX model: {_root_cause(error)}") from error
+
+
+def _is_map(kind: onnx.TypeProto) -> bool:
+    """A map, or a sequence of maps."""
+    while kind.WhichOneof("value") in ("sequence_type", "optional_type"):
+        kind = kind.sequence_type.elem_type if kind.HasField("sequence_type") else kind.optional_type.elem_type
+    return bool(kind.HasField("map_type"))
 
 
 def _check_external_entries(tensor: onnx.TensorProto) -> None:

@@ -214,8 +214,12 @@ def test_external_data_of_a_proto_is_relative_to_the_current_folder(
 def test_map_inputs_and_sparse_initializers_are_refused_in_a_sentence() -> None:
     proto = text_model(SIGNATURE, "y = Relu(x)")
     proto.graph.input[0].type.map_type.key_type = TensorProto.INT64
-    with pytest.raises(ModelError, match="can't be read as an ONNX model"):
+    with pytest.raises(ModelError, match=r"value 'x' is a map.*without ZipMap"):
         load_model(proto)
+    listed = text_model(SIGNATURE, "y = Relu(x)")
+    listed.graph.output[0].type.sequence_type.elem_type.map_type.key_type = TensorProto.INT64
+    with pytest.raises(ModelError, match=r"value 'y' is a map.*without ZipMap"):
+        load_model(listed)
     sparse = text_model(SIGNATURE, "y = Relu(x)")
     values = numpy_helper.from_array(np.ones(1, np.float32), "s")
     indices = numpy_helper.from_array(np.zeros(1, np.int64), "s_indices")
