@@ -141,3 +141,11 @@ def test_the_reference_says_which_size_it_expects() -> None:
     feeds = {"x": np.zeros((2, 5), np.float32), "z": np.zeros(4, np.float32)}
     with pytest.raises(ortisan.OptionError, match=r"dim 1 of input 'x' is 5, expected 4$"):
         ortisan.compile(CHAIN, target="reference").run(feeds)
+
+
+@pytest.mark.parametrize("op", ["HardSigmoid", "HardSigmoid <alpha = 0.2, beta = 0.5>"])
+def test_defaults_of_attributes_are_float32_in_float64_too(op: str) -> None:
+    model = text_model("(double[n] x) => (double[n] y)", f"y = {op} (x)", opset=18)
+    feeds = {"x": np.linspace(-2, 2, 9)}
+    have = ortisan.compile(model, target="reference").run(feeds)[0]
+    np.testing.assert_allclose(have, run_ort(model, feeds)[0], rtol=1e-14)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import reduce
 
+import numpy as np
+
 from ortisan.registry.builder import is_constant
 from ortisan.registry.dtypes import DType
 from ortisan.registry.entries import Site, lowers
@@ -41,7 +43,8 @@ _WITH_PARAMS: dict[str, tuple[str, tuple[tuple[str, float], ...]]] = {
 
 def _with_params(func: str, params: tuple[tuple[str, float], ...]) -> Callable[[Site], Value]:
     def lower(site: Site) -> Value:
-        values = tuple(float(site.attribute(name, default)) for name, default in params)
+        # An attribute is a float32, and so is the default that stands for it: 0.2 is not 0.2 in float64.
+        values = tuple(float(np.float32(site.attribute(name, default))) for name, default in params)
         return site.builder.elementwise(func, site.need(0), params=values)
 
     return lower
