@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -110,9 +110,16 @@ def compile(
 
 
 def compile_with(
-    model: Model, options: Options, on_progress: Progress = None, tuning: Tuning | None = None
+    model: Model,
+    options: Options,
+    on_progress: Progress = None,
+    *,
+    tuning: Tuning | None = None,
+    before_timing: Callable[[], None] | None = None,
 ) -> Compilation:
-    """With `tuning`, the cuts that were chosen before are taken again."""
+    """With `tuning`, the cuts that were chosen before are taken again. `before_timing` is called when tuning has to
+    time something, and returns when the machine is its own.
+    """
     say = on_progress or (lambda _: None)
     say("reading the model")
     loaded = load_model(with_cache(model, options.cache))
@@ -139,7 +146,14 @@ def compile_with(
     if asked and not parts.subgraphs:
         reasons = sorted({f"{left.op_type} '{left.node}': {left.reason}" for left in parts.left_out})
         raise UnsupportedError("nothing that was asked for can be compiled:\n  " + "\n  ".join(reasons[:20]))
-    plans, tuning = plan_graphs([sub.graph for sub in parts.subgraphs], options, say, tuning, adapter)
+    plans, tuning = plan_graphs(
+        [sub.graph for sub in parts.subgraphs],
+        options,
+        say,
+        given=tuning,
+        adapter=adapter,
+        before_timing=before_timing,
+    )
     domain = f"ortisan.{name}_{_hash8(digest, options, parts.subgraphs, plans, tuning)}"
     return Compilation(
         name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,11 +25,10 @@ class SourceRuns:
     def __init__(self, model: Any, *, verify: bool, time: bool, providers: Sequence[str] | None = None) -> None:
         self._open = ExitStack()
         self._path = self._open.enter_context(as_file(model)) if verify or time else Path()
-        self._verify, self._time, self._providers = verify, time, providers
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="ortisan")
         self._open.callback(self._pool.shutdown, cancel_futures=True)
-        self._reference: Future[Any] | None = None
-        self._stock: Future[Any] | None = None
+        self._reference = self._pool.submit(open_reference, self._path) if verify else None
+        self._stock = self._pool.submit(open_session, self._path, quiet_options(), providers) if time else None
         self._expected: Future[Expected] | None = None
 
     def __enter__(self) -> SourceRuns:
@@ -38,12 +37,9 @@ class SourceRuns:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def begin(self) -> None:
-        """Opens the sessions from now on: not beside tuning, which must have the machine for itself."""
-        if self._verify:
-            self._reference = self._pool.submit(open_reference, self._path)
-        if self._time:
-            self._stock = self._pool.submit(open_session, self._path, quiet_options(), self._providers)
+    def settle(self) -> None:
+        """Waits until nothing is being opened, for what must have the machine for itself."""
+        wait([opened for opened in (self._reference, self._stock) if opened is not None])
 
     def begin_runs(self, cases: Iterable[Iterable[Case]]) -> None:
         """Runs the reference on these inputs from now on."""
