@@ -17,7 +17,7 @@ _HEADERS = {
     "attention": ("attention.h",),
     "bmm": ("gemm.h", "loops.h", "scalar.h"),
     "cache_write": ("cache.h", "loops.h"),
-    "copy": ("move.h",),
+    "copy": ("heads.h", "move.h"),
     "cumsum": ("scan.h",),
     "elementwise": ("loops.h", "scalar.h"),
     "full": ("move.h",),
