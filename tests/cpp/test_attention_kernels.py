@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
-from remote import Pointer
+from remote import Pointer, argument
 
 pytestmark = pytest.mark.build
 RNG = np.random.default_rng(4)
@@ -22,17 +22,6 @@ def driver(load_driver: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
     lib = load_driver("attention_driver")
     lib.load_one_vector.restype = ctypes.c_int64
     return lib
-
-
-@pytest.fixture(params=[1, 3], ids=["serial", "threads"])
-def lib(request: pytest.FixtureRequest, driver: ctypes.CDLL) -> Iterator[ctypes.CDLL]:
-    driver.set_threads(request.param)
-    yield driver
-    driver.set_threads(1)
-
-
-def argument(value: Any) -> Any:
-    return Pointer(value) if isinstance(value, np.ndarray) else value
 
 
 class Arguments(ctypes.Structure):

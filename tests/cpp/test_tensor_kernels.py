@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
-from remote import Pointer
+from remote import call
 
 pytestmark = pytest.mark.build
 RNG = np.random.default_rng(3)
@@ -21,23 +21,6 @@ def driver(load_driver: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
     for name in ("gather_int64", "gather_int32", "gather_elements_int64", "gather_nd_int64"):
         getattr(lib, name).restype = ctypes.c_char_p
     return lib
-
-
-@pytest.fixture(params=[1, 3], ids=["serial", "threads"])
-def lib(request: pytest.FixtureRequest, driver: ctypes.CDLL) -> Iterator[ctypes.CDLL]:
-    driver.set_threads(request.param)
-    yield driver
-    driver.set_threads(1)
-
-
-def argument(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return Pointer(value)
-    return ctypes.c_int64(value) if isinstance(value, (int, np.integer)) else value
-
-
-def call(function: Any, *arguments: Any) -> Any:
-    return function(*[argument(a) for a in arguments])
 
 
 def int64s(values: Any) -> np.ndarray:

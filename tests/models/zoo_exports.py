@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import io
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
+from tests.models.quiet import quiet
 from tests.models.zoo import FAMILIES, VOCABULARY, Family, Input, Sizes
 
 Array = npt.NDArray[np.generic]
@@ -100,14 +99,3 @@ def _mask(shape: Sequence[int], padding: str) -> Array:
     elif padding == "all":
         mask[-1] = 0
     return mask
-
-
-@contextlib.contextmanager
-def quiet() -> Any:
-    with (
-        warnings.catch_warnings(),
-        contextlib.redirect_stdout(io.StringIO()),
-        contextlib.redirect_stderr(io.StringIO()),
-    ):
-        warnings.simplefilter("ignore")
-        yield
