@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ortisan.errors import OptionError
+from ortisan.torch.recurrent import TRANSLATIONS
 from ortisan.torch.snippet import translate_to_cpp
 
 _mapped: dict[Callable[..., Any], Callable[..., Any]] = {}
@@ -68,4 +69,5 @@ def find_op(op: str | Callable[..., Any]) -> Any:
 
 
 def translations() -> dict[Callable[..., Any], Callable[..., Any]] | None:
-    return dict(_mapped) or None
+    """All that torch.onnx is told beyond what it knows."""
+    return {**TRANSLATIONS, **_mapped} or None
