@@ -69,7 +69,7 @@ def register_op(name: str, compiled: str | os.PathLike[str] | Artifact, *, route
         kernel.register(name)
     else:
         library.impl(name, _Call(open_runner(artifact), signature.inputs), "CPU")
-    torch.library.register_fake(f"ortisan::{name}", signature.fake, lib=library, allow_override=True)
+    torch.library.register_fake(f"ortisan::{name}", signature.fake, lib=library)
     _DEFINED[name] = _Defined(op, library, kernel)
     _log.info("ortisan::%s takes the %s route%s", name, op.route, f": {reason}" if reason else "")
     return getattr(torch.ops.ortisan, name)
