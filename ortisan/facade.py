@@ -34,6 +34,7 @@ from ortisan.converter.substitute import Replacement, substitute
 from ortisan.errors import ArtifactError, OptionError, UnsupportedError
 from ortisan.gpu import objections, open_adapter
 from ortisan.planning import plan_graphs
+from ortisan.registry.snippets import DOMAIN as SNIPPETS
 from ortisan.runtime.folder import staged_folder, write_files
 from ortisan.sources import Progress, build_sources, render_sources
 
@@ -143,6 +144,7 @@ def compile_with(
         bounds=bounds,
         objections=_objections(options, adapter, _named(canonical), keep_small=asked),
     )
+    _check_snippets(canonical.model, parts)
     if asked and not parts.subgraphs:
         reasons = sorted({f"{left.op_type} '{left.node}': {left.reason}" for left in parts.left_out})
         raise UnsupportedError("nothing that was asked for can be compiled:\n  " + "\n  ".join(reasons[:20]))
@@ -170,6 +172,18 @@ def compile_with(
         canonical.counts,
         canonical.symbols,
     )
+
+
+def _check_snippets(model: ir.Model, parts: Partition) -> None:
+    """C++ that a caller brought along runs nowhere else."""
+    left = {left.node: left.reason for left in parts.left_out}
+    for node in model.graph.all_nodes():
+        if node.domain == SNIPPETS and (node.graph is not model.graph or (node.name or "") in left):
+            reason = left.get(node.name or "", "it is inside of control flow, which stays in ONNX Runtime")
+            raise UnsupportedError(
+                f"'{node.name}' is C++ that ONNX Runtime can't run, and it can't be compiled: {reason}; give its op an "
+                "ONNX function in its place"
+            )
 
 
 def _objections(
