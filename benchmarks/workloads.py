@@ -154,9 +154,11 @@ def _matrix_floats(size: Gpt2Size | LlamaSize) -> int:
 def _decoder(
     name: str, title: str, size: Gpt2Size | LlamaSize, *, tokens: int, past: int, capacity: int = 0
 ) -> Workload:
-    """A prompt of many tokens counts in operations, a step of one token in the bytes that it has to read."""
+    """A prompt of many tokens counts in operations, a step of one token in the bytes that it has to read, and to write
+    where the past is copied.
+    """
     products = 2 * tokens * _matrix_floats(size) + 4 * size.layers * tokens * (past + tokens) * size.hidden
-    cache = 2 * size.layers * past * _cached_heads(size) * size.head_size
+    cache = 2 * size.layers * past * _cached_heads(size) * size.head_size * (1 if capacity else 2)
     return Workload(
         name,
         title,

@@ -105,8 +105,7 @@ def build(
     like = with_cache(model, cache)
     run = obstacle is None
     with SourceRuns(like, verify=verify and run, time=run, providers=providers_for(str(options.target))) as source:
-        compiled = compile_with(model, options, on_progress)
-        source.begin()
+        compiled = compile_with(model, options, on_progress, before_timing=source.settle)
         if not compiled.ops:
             why = reasons_in_short(compiled.left_out)
             raise UnsupportedError(f"nothing in '{compiled.name}' can be compiled:\n{why}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -35,6 +35,7 @@ from ortisan.converter.symbols import plain_dims
 from ortisan.errors import ArtifactError, OptionError, UnsupportedError
 from ortisan.gpu import objections, open_adapter
 from ortisan.planning import plan_graphs
+from ortisan.registry.snippets import DOMAIN as SNIPPETS
 from ortisan.runtime.folder import staged_folder, write_files
 from ortisan.sources import Progress, build_sources, render_sources
 
@@ -111,9 +112,16 @@ def compile(
 
 
 def compile_with(
-    model: Model, options: Options, on_progress: Progress = None, tuning: Tuning | None = None
+    model: Model,
+    options: Options,
+    on_progress: Progress = None,
+    *,
+    tuning: Tuning | None = None,
+    before_timing: Callable[[], None] | None = None,
 ) -> Compilation:
-    """With `tuning`, the cuts that were chosen before are taken again."""
+    """With `tuning`, the cuts that were chosen before are taken again. `before_timing` is called when tuning has to
+    time something, and returns when the machine is its own.
+    """
     say = on_progress or (lambda _: None)
     say("reading the model")
     loaded = load_model(with_cache(model, options.cache))
@@ -137,10 +145,18 @@ def compile_with(
         bounds=bounds,
         objections=_objections(options, adapter, _named(canonical), keep_small=asked),
     )
+    _check_snippets(canonical.model, parts)
     if asked and not parts.subgraphs:
         reasons = sorted({f"{left.op_type} '{left.node}': {left.reason}" for left in parts.left_out})
         raise UnsupportedError("nothing that was asked for can be compiled:\n  " + "\n  ".join(reasons[:20]))
-    plans, tuning = plan_graphs([sub.graph for sub in parts.subgraphs], options, say, tuning, adapter)
+    plans, tuning = plan_graphs(
+        [sub.graph for sub in parts.subgraphs],
+        options,
+        say,
+        given=tuning,
+        adapter=adapter,
+        before_timing=before_timing,
+    )
     domain = f"ortisan.{name}_{_hash8(digest, options, parts.subgraphs, plans, tuning)}"
     return Compilation(
         name,
@@ -157,6 +173,18 @@ def compile_with(
         canonical.counts,
         canonical.symbols,
     )
+
+
+def _check_snippets(model: ir.Model, parts: Partition) -> None:
+    """C++ that a caller brought along runs nowhere else."""
+    left = {left.node: left.reason for left in parts.left_out}
+    for node in model.graph.all_nodes():
+        if node.domain == SNIPPETS and (node.graph is not model.graph or (node.name or "") in left):
+            reason = left.get(node.name or "", "it is inside of control flow, which stays in ONNX Runtime")
+            raise UnsupportedError(
+                f"'{node.name}' is C++ that ONNX Runtime can't run, and it can't be compiled: {reason}; give its op an "
+                "ONNX function in its place"
+            )
 
 
 def _objections(

@@ -18,8 +18,10 @@ def plan_graphs(
     graphs: Sequence[Graph],
     options: Options,
     say: Callable[[str], None],
+    *,
     given: Tuning | None = None,
     adapter: Adapter | None = None,
+    before_timing: Callable[[], None] | None = None,
 ) -> tuple[Plans, Tuning]:
     """Plans the kernels and tunes them as the options say, or as it was done before (`given`).
 
@@ -32,13 +34,18 @@ def plan_graphs(
         return (), by_cost_model((), options.tune, "nothing is generated for this target")
     say("planning the kernels")
     plans = tuple(map(plan_graph, graphs))
-    tuning = _tune(plans, options, say) if given is None else given
+    tuning = _tune(plans, options, say, before_timing) if given is None else given
     if any(tuning.table(product) != table(product) for plan in plans for product in plan.products):
         plans = tuple(plan_graph(graph, cut_table=tuning.table) for graph in graphs)
     return plans, tuning
 
 
-def _tune(plans: Sequence[GraphPlan], options: Options, say: Callable[[str], None]) -> Tuning:
+def _tune(
+    plans: Sequence[GraphPlan],
+    options: Options,
+    say: Callable[[str], None],
+    before_timing: Callable[[], None] | None,
+) -> Tuning:
     products = list(dict.fromkeys(product for plan in plans for product in plan.products))
     isa = options.target.isa
     if options.tune == "off" or isa is None:
@@ -46,4 +53,12 @@ def _tune(plans: Sequence[GraphPlan], options: Options, say: Callable[[str], Non
     if obstacle := why_not_run(isa):
         return by_cost_model(products, options.tune, obstacle)
     weight_bytes = sum(size for plan in plans for size in plan.packed_sizes())
-    return tune(products, mode=options.tune, isa=isa, weight_bytes=weight_bytes, version=__version__, on_progress=say)
+    return tune(
+        products,
+        mode=options.tune,
+        isa=isa,
+        weight_bytes=weight_bytes,
+        version=__version__,
+        on_progress=say,
+        before_timing=before_timing,
+    )

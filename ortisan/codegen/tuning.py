@@ -158,15 +158,19 @@ def tune(
     weight_bytes: int,
     version: str,
     on_progress: Callable[[str], None] | None = None,
+    before_timing: Callable[[], None] | None = None,
     timer: Timer | None = None,
     machine: Machine | None = None,
 ) -> Tuning:
     """Chooses cuts for the products of a model with so many bytes of weights.
 
+    `before_timing` is called once, when not all of them are remembered.
     `timer` and `machine` stand in for the real ones in tests.
     """
     machine = machine or this_machine()
-    job = _Job(mode, isa, machine, weight_bytes, version, on_progress or (lambda _: None))
+    job = _Job(
+        mode, isa, machine, weight_bytes, version, on_progress or (lambda _: None), before_timing or (lambda: None)
+    )
     chosen: dict[Problem, Choice] = {}
     pending: set[Problem] = set()
     for product in products:
@@ -195,6 +199,7 @@ class _Job:
     weight_bytes: int
     version: str
     say: Callable[[str], None]
+    before_timing: Callable[[], None]
 
     def look_up(self, problem: Problem) -> Choice | None:
         """A choice among all candidates counts for `auto` too."""
@@ -240,6 +245,7 @@ class _Job:
         try:
             self.say("preparing to time matrix products")
             timer = timer or load_timer(self.isa, self.say).Timer()
+            self.before_timing()
             end = time.monotonic() + _ALL_SECONDS[self.mode]
             for number, problem in enumerate(problems):
                 if time.monotonic() > end:

@@ -24,7 +24,10 @@ ANY = NUMBERS | BOOL
 
 @dataclass(frozen=True)
 class Scalar:
-    """`reference` gets float64 (or integer, or bool) arrays and the params."""
+    """`reference` gets float64 (or integer, or bool) arrays and the params.
+
+    A row that a caller added brings its C++ along: `body` is that of a function of `arguments`.
+    """
 
     name: str
     cpp: str
@@ -35,6 +38,8 @@ class Scalar:
     accepts: frozenset[DType] = FLOATS
     to_bool: bool = False
     ait: str | None = None
+    arguments: tuple[str, ...] = ()
+    body: str = ""
 
 
 def _erf(x: Array) -> Array:
@@ -192,3 +197,10 @@ _TABLE = (
 )
 
 SCALARS = {row.name: row for row in _TABLE}
+
+SNIPPETS: dict[str, Scalar] = {}
+"""Rows that callers added: registry/snippets.py."""
+
+
+def find_row(name: str) -> Scalar:
+    return SCALARS[name] if name in SCALARS else SNIPPETS[name]

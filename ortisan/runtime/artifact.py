@@ -101,7 +101,7 @@ def load(
     if weights is not None:
         check_weights(weights)
     artifact = open_artifact(folder)
-    _check_content(artifact)
+    check_content(artifact)
     check_providers(artifact.folder, artifact.manifest, providers)
     if weights is not None and needs_cuda(artifact.target):
         raise OptionError(f"weights={weights!r} is for CPU artifacts; a GPU's weights are in its own memory")
@@ -148,7 +148,8 @@ def _open_as_is(artifact: Artifact, options: Any, providers: Sequence[Any] | Non
         return None
 
 
-def _check_content(artifact: Artifact) -> None:
+def check_content(artifact: Artifact) -> None:
+    """Raises an `ArtifactError` when a file is not as it was built."""
     for name, facts in artifact.manifest["files"].items():
         file = artifact.folder / name
         if facts["bytes"] <= _HASHED_BYTES and sha256(file) != facts["sha256"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,11 +28,10 @@ class SourceRuns:
         self._open = ExitStack()
         self._label = f" '{os.fspath(model)}'" if isinstance(model, (str, os.PathLike)) else ""
         self._path = self._open.enter_context(as_file(model)) if verify or time else Path()
-        self._verify, self._time, self._providers = verify, time, providers
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="ortisan")
         self._open.callback(self._pool.shutdown, cancel_futures=True)
-        self._reference: Future[Any] | None = None
-        self._stock: Future[Any] | None = None
+        self._reference = self._begin(lambda: open_reference(self._path)) if verify else None
+        self._stock = self._begin(lambda: open_session(self._path, quiet_options(), providers)) if time else None
         self._expected: Future[Expected] | None = None
 
     def __enter__(self) -> SourceRuns:
@@ -41,14 +40,9 @@ class SourceRuns:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def begin(self) -> None:
-        """Opens the sessions from now on: not beside tuning, which must have the machine for itself."""
-        if self._verify:
-            self._reference = self._pool.submit(self._opened, lambda: open_reference(self._path))
-        if self._time:
-            self._stock = self._pool.submit(
-                self._opened, lambda: open_session(self._path, quiet_options(), self._providers)
-            )
+    def settle(self) -> None:
+        """Waits until nothing is being opened, for what must have the machine for itself."""
+        wait([opened for opened in (self._reference, self._stock) if opened is not None])
 
     def begin_runs(self, cases: Iterable[Iterable[Case]]) -> None:
         """Runs the reference on these inputs from now on."""
@@ -68,16 +62,20 @@ class SourceRuns:
             raise ValueError("nothing was to be timed")
         return self._stock.result()
 
-    def _opened(self, session: Callable[[], Any]) -> Any:
-        """The session; an error says that it is the source model that ONNX Runtime refuses."""
-        try:
-            return session()
-        except ArtifactError as error:
-            what = str(error).replace(f"'{self._path}'", f"the source model{self._label}", 1)
-            raise ArtifactError(
-                f"{what}; so there is nothing to compare with: verify=False and keep='all' (--no-verify --keep all) "
-                "build without"
-            ) from error
+    def _begin(self, opened: Callable[[], Any]) -> Future[Any]:
+        """A session; an error says that it is the source model that ONNX Runtime refuses."""
+
+        def begin() -> Any:
+            try:
+                return opened()
+            except ArtifactError as error:
+                what = str(error).replace(f"'{self._path}'", f"the source model{self._label}", 1)
+                raise ArtifactError(
+                    f"{what}; so there is nothing to compare with: verify=False and keep='all' "
+                    "(--no-verify --keep all) build without"
+                ) from error
+
+        return self._pool.submit(begin)
 
     def beside(self, work: Callable[[], T]) -> Future[T]:
         """Does other work on one of the threads."""

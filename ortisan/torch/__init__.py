@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ortisan.torch.explaining import Explanation, explain
     from ortisan.torch.intercepting import Call, intercept
     from ortisan.torch.module import CacheInfo, OrtisanModule, compile
-    from ortisan.torch.ops import register_op
+    from ortisan.torch.ops import RegisteredOp, register_op, registered_ops
 
 _HOMES = {
     "backend": ("dynamo", "ortisan"),
@@ -32,7 +32,9 @@ _HOMES = {
     "explain": ("explaining", "explain"),
     "intercept": ("intercepting", "intercept"),
     "map_op": ("custom", "map_op"),
+    "RegisteredOp": ("ops", "RegisteredOp"),
     "register_op": ("ops", "register_op"),
+    "registered_ops": ("ops", "registered_ops"),
     "unmap_op": ("custom", "unmap_op"),
 }
 
@@ -41,12 +43,14 @@ __all__ = [
     "Call",
     "Explanation",
     "OrtisanModule",
+    "RegisteredOp",
     "backend",
     "compile",
     "explain",
     "intercept",
     "map_op",
     "register_op",
+    "registered_ops",
     "unmap_op",
 ]
 

@@ -149,7 +149,7 @@ def _by_torch_export(
             raise UnsupportedError(f"torch.export can't export {kind}: {reason_of(error)}") from error
     if not program.graph_signature.user_outputs:
         raise UnsupportedError(f"{kind} computes nothing: every result is an argument or a constant")
-    model, functional = to_onnx(program, options)
+    model, functional = to_onnx(program, options, is_whole=True)
     _check_program(functional, flat.inner)
     nodes = [node for node in program.graph.nodes if node.op == "placeholder"][-len(names) :] if names else []
     dims, symbols, guards = _symbols([node.meta["val"] for node in nodes])

@@ -1,4 +1,4 @@
-"""Torch ops that torch.onnx does not know: which ONNX function each becomes."""
+"""Torch ops that torch.onnx does not know: which ONNX function or which C++ each becomes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,37 @@ from typing import Any
 import torch
 
 from ortisan.errors import OptionError
+from ortisan.torch.recurrent import TRANSLATIONS
+from ortisan.torch.snippet import translate_to_cpp
 
 _mapped: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 
-def map_op(op: str | Callable[..., Any], function: Callable[..., Any]) -> None:
-    """Exports a torch op as an ONNX function: `map_op("mylib::scale", scale)`.
+def map_op(
+    op: str | Callable[..., Any],
+    function: Callable[..., Any] | None = None,
+    *,
+    cpp: str | None = None,
+    reference: Callable[..., Any] | None = None,
+) -> None:
+    """Exports a torch op as an ONNX function, `map_op("mylib::scale", scale)`, or as C++, `map_op(..., cpp="x * y")`.
 
-    `op` is a name or an op of `torch.ops`, `function` an onnxscript function of the same arguments, annotated. Ops
-    inside the function are compiled like any other. A second registration takes the place of the first.
+    `op` is a name or an op of `torch.ops`. A second registration takes the place of the first.
+
+    `function` is an onnxscript function of the same arguments, annotated. Ops inside it are compiled like any other.
+
+    `cpp` computes one element of an elementwise op: an expression of the op's arguments, by their names, or statements
+    that return one. Tensors and numbers are of type T, which is float or double. `reference` is the same on numpy
+    arrays of float64; when it is not given, the op itself is called, on the CPU.
     """
+    if (function is None) == (cpp is None):
+        raise OptionError(f"'{op}' needs an ONNX function or cpp=, and not both")
+    if cpp is not None:
+        found = find_op(op)
+        _mapped[found] = translate_to_cpp(found, cpp, reference)
+        return
+    if reference is not None:
+        raise OptionError(f"reference= of '{op}' belongs to cpp=; an ONNX function is its own")
     if not callable(function):
         raise OptionError(f"the ONNX function of '{op}' must be a function, not {function!r}")
     signature = getattr(function, "op_signature", None)
@@ -48,4 +69,5 @@ def find_op(op: str | Callable[..., Any]) -> Any:
 
 
 def translations() -> dict[Callable[..., Any], Callable[..., Any]] | None:
-    return dict(_mapped) or None
+    """All that torch.onnx is told beyond what it knows."""
+    return {**TRANSLATIONS, **_mapped} or None

@@ -15,14 +15,18 @@ from onnx_ir import tensor_adapters
 
 from ortisan.errors import ModelError, OptionError, UnsupportedError
 from ortisan.torch.custom import translations
+from ortisan.torch.functions import check_found, keep_functions
 from ortisan.torch.options import Options
 from ortisan.torch.reasons import reason_of
 
 
-def to_onnx(program: torch.export.ExportedProgram, options: Options) -> tuple[ir.Model, torch.export.ExportedProgram]:
+def to_onnx(
+    program: torch.export.ExportedProgram, options: Options, *, is_whole: bool = False
+) -> tuple[ir.Model, torch.export.ExportedProgram]:
     """The program as an ONNX model, and in the functional form that this was made from.
 
-    Weights are torch's own memory until they are read.
+    Weights are torch's own memory until they are read. `is_whole` says that the program is all of the module, so that
+    every submodule that shall be a function has to be there.
     """
     with quiet_exporter():
         try:
@@ -38,7 +42,12 @@ def to_onnx(program: torch.export.ExportedProgram, options: Options) -> tuple[ir
             raise UnsupportedError(reason_of(error)) from error
     if written is None:
         raise UnsupportedError("torch.onnx gave no model")
-    return written.model, written.exported_program or program
+    functional = written.exported_program or program
+    if options.functions:
+        found = keep_functions(written.model, functional, options.functions)
+        if is_whole:
+            check_found(found, options.functions)
+    return written.model, functional
 
 
 def transform(model: ir.Model, options: Options) -> ir.Model:

@@ -3,52 +3,127 @@
 from __future__ import annotations
 
 import keyword
+import logging
 import os
 import re
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
 
 import onnx_ir as ir
 import torch
 
-from ortisan.errors import OptionError, UnsupportedError
+from ortisan.errors import OptionError, OrtisanError, UnsupportedError
 from ortisan.runtime.artifact import Artifact, open_artifact
+from ortisan.torch.native import NativeKernel
 from ortisan.torch.runner import Runner, dtype_of_type, open_runner
 
-_DEFINED: dict[str, Any] = {}
+Route: TypeAlias = Literal["auto", "cpp", "python"]
+
+_log = logging.getLogger("ortisan.torch")
 
 
-def register_op(name: str, compiled: str | os.PathLike[str] | Artifact) -> Any:
+@dataclass(frozen=True)
+class RegisteredOp:
+    """An op that `register_op` made: its schema, which route its calls take, and why "auto" took the Python one."""
+
+    schema: str
+    route: Literal["cpp", "python"]
+    reason: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class _Defined:
+    op: RegisteredOp
+    library: Any
+    kernel: NativeKernel | None
+
+
+_DEFINED: dict[str, _Defined] = {}
+
+
+def register_op(name: str, compiled: str | os.PathLike[str] | Artifact, *, route: Route = "auto") -> Any:
     """Makes an artifact of `ortisan.build` callable as `torch.ops.ortisan.<name>`, and returns that op.
 
     Its signature is that of the model: one tensor for each input, in order, by its name; a tensor, or a tuple of them.
     The fake implementation gives the outputs' shapes from the symbolic dims of the model, so the op works in
     torch.compile and torch.export. A name that is registered already is replaced.
+
+    `route="cpp"` builds the artifact's kernels against the installed PyTorch, once, and puts them behind its
+    dispatcher: calls need neither Python nor a session of ONNX Runtime. The whole model has to be one custom op for
+    CPUs. `route="python"` calls a session. "auto" takes the first where it works; `registered_ops` tells what it took.
     """
     if not name.isidentifier() or keyword.iskeyword(name):
         raise OptionError(f"an op can't be called {name!r}; use letters, digits and '_', and no digit first")
+    if route not in get_args(Route):
+        raise OptionError(f"route must be one of {', '.join(get_args(Route))}, not {route!r}")
     artifact = open_artifact(compiled)
     model = ir.load(artifact.model)
-    signature = _Signature(model, open_runner(artifact))
-    if (old := _DEFINED.pop(name, None)) is not None:
-        old._destroy()  # torch.library has no public way to take back one op
+    signature = _Signature(model)
+    kernel, reason = _native_kernel(name, artifact, model, signature.inputs, route)
+    _forget(name)
     library: Any = torch.library.Library("ortisan", "FRAGMENT")  # type: ignore[no-untyped-call]
-    library.define(f"{name}({signature.parameters}) -> {signature.returns}")
-    library.impl(name, signature.run, "CPU")
-    torch.library.register_fake(f"ortisan::{name}", signature.fake, lib=library, allow_override=True)
-    _DEFINED[name] = library
+    op = RegisteredOp(f"{name}({signature.parameters}) -> {signature.returns}", "cpp" if kernel else "python", reason)
+    library.define(op.schema)
+    if kernel is not None:
+        kernel.register(name)
+    else:
+        library.impl(name, _Call(open_runner(artifact), signature.inputs), "CPU")
+    torch.library.register_fake(f"ortisan::{name}", signature.fake, lib=library)
+    _DEFINED[name] = _Defined(op, library, kernel)
+    _log.info("ortisan::%s takes the %s route%s", name, op.route, f": {reason}" if reason else "")
     return getattr(torch.ops.ortisan, name)
+
+
+def registered_ops() -> dict[str, RegisteredOp]:
+    """The ops that `register_op` made, by name."""
+    return {name: defined.op for name, defined in _DEFINED.items()}
+
+
+def _forget(name: str) -> None:
+    """Takes an op back. Its library is gone afterwards, too: torch would take back the next op of the name with it."""
+    if name not in _DEFINED:
+        return
+    old = _DEFINED.pop(name)
+    if old.kernel is not None:
+        old.kernel.remove()
+    old.library._destroy()  # torch.library has no public way to take back one op
+
+
+def _native_kernel(
+    name: str, artifact: Artifact, model: ir.Model, inputs: Sequence[str], route: Route
+) -> tuple[NativeKernel | None, str]:
+    """The kernel of the C++ route, or why there is none."""
+    if route == "python":
+        return None, ""
+    try:
+        return NativeKernel(artifact, model, inputs), ""
+    except OrtisanError as error:
+        if route == "cpp":
+            raise type(error)(f"'{name}' can't take the C++ route: {error}") from error
+        return None, str(error)
+
+
+class _Call:
+    """The Python route: a session, called with tensors in the order of the op's parameters."""
+
+    def __init__(self, runner: Runner, inputs: Sequence[str]) -> None:
+        self._runner = runner
+        self._order = [inputs.index(name) for name in runner.inputs]
+
+    def __call__(self, *tensors: torch.Tensor) -> Any:
+        results = self._runner([tensors[index] for index in self._order])
+        return results[0] if len(results) == 1 else tuple(results)
 
 
 class _Signature:
     """The inputs and outputs of a model in torch's terms."""
 
-    def __init__(self, model: ir.Model, runner: Runner) -> None:
-        self._runner = runner
-        by_name = {value.name: value for value in model.graph.inputs}
-        self._inputs = [by_name[name] for name in runner.inputs]
+    def __init__(self, model: ir.Model) -> None:
+        self._inputs = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
         self._outputs = list(model.graph.outputs)
-        self.parameters = ", ".join(f"Tensor {_parameter(value.name or '')}" for value in self._inputs)
+        self.inputs = tuple(value.name or "" for value in self._inputs)
+        self.parameters = ", ".join(f"Tensor {_parameter(name)}" for name in self.inputs)
         self.returns = "Tensor" if len(self._outputs) == 1 else f"({', '.join(['Tensor'] * len(self._outputs))})"
         known = {word for value in self._inputs for dim in value.shape or () for word in _words(dim)}
         for value in self._outputs:
@@ -58,10 +133,6 @@ class _Signature:
                     f"the shape of output '{value.name}' does not follow from the inputs' shapes, so the model can't "
                     "be an op of torch"
                 )
-
-    def run(self, *tensors: torch.Tensor) -> Any:
-        results = self._runner(tensors)
-        return results[0] if len(results) == 1 else tuple(results)
 
     def fake(self, *tensors: torch.Tensor) -> Any:
         sizes: dict[str, Any] = {}

@@ -29,9 +29,10 @@ class Options:
     """What a graph is exported and built with.
 
     `tune`, `keep`, `weights`, `target` and `dims` are those of `ortisan.build`; `strict` raises where a graph would run
-    eager; `transforms` are functions of the exported `onnx_ir.Model` that change it or give another; `patterns=False`
-    compiles ops as they were written, without looking for patterns; `check="eager"` compares every run with eager;
-    `intercept` prints every call; `dump` is a folder for all that is exported and built.
+    eager; `functions` are classes, names or path patterns of submodules that become ONNX functions in the exported
+    model, where others are inlined; `transforms` are functions of the exported `onnx_ir.Model` that change it or give
+    another; `patterns=False` compiles ops as they were written, without looking for patterns; `check="eager"` compares
+    every run with eager; `intercept` prints every call; `dump` is a folder for all that is exported and built.
     """
 
     tune: Tune = "off"
@@ -41,6 +42,7 @@ class Options:
     strict: bool = False
     exporter: Exporter = "dynamo"
     opset: int | None = None
+    functions: tuple[str | type, ...] = ()
     transforms: tuple[Callable[[Any], Any], ...] = ()
     patterns: bool = True
     dims: Mapping[str, int | tuple[int, int]] = field(default_factory=dict)
@@ -66,6 +68,11 @@ class Options:
                 raise OptionError(f"{name} must be True or False, not {getattr(self, name)!r}")
         if self.keep == "faster" and not self.patterns:
             raise OptionError("patterns=False needs keep='all': giving back is timed on what patterns make")
+        for each in self.functions:
+            if not isinstance(each, (str, type)):
+                raise OptionError(f"functions must be classes of modules, their names or paths, not {each!r}")
+        if self.functions and self.exporter != "dynamo":
+            raise OptionError("functions= needs exporter='dynamo', which says which module a node comes from")
         wrong = [transform for transform in self.transforms if not callable(transform)]
         if wrong:
             raise OptionError(f"transforms must be functions of the exported model, not {wrong[0]!r}")
@@ -89,11 +96,12 @@ def make_options(given: Mapping[str, Any] | None, mode: str | None = None) -> Op
         raise OptionError(f"there is no option '{unknown[0]}'; the options are {', '.join(sorted(known))}")
     tune, keep = MODES[mode or "default"]
     chosen: dict[str, Any] = {"tune": tune, "keep": keep, **given}
-    chosen["transforms"] = _as_tuple(chosen.get("transforms", ()))
+    for name in ("functions", "transforms"):
+        chosen[name] = _as_tuple(chosen.get(name, ()))
     place = chosen.get("dump") or os.environ.get("ORTISAN_DUMP")
     chosen["dump"] = Path(place) if place else None
     return Options(**chosen)
 
 
-def _as_tuple(transforms: Any) -> tuple[Any, ...]:
-    return tuple(transforms) if isinstance(transforms, (list, tuple)) else (transforms,)
+def _as_tuple(given: Any) -> tuple[Any, ...]:
+    return tuple(given) if isinstance(given, (list, tuple)) else (given,)

@@ -28,6 +28,7 @@ from ortisan.compilation import Options as BuildOptions
 from ortisan.compilation import Target
 from ortisan.converter.model_hash import model_hash
 from ortisan.errors import ArtifactError, OptionError, UnsupportedError
+from ortisan.registry.snippets import DOMAIN as SNIPPETS
 from ortisan.runtime.artifact import Artifact, open_artifact
 from ortisan.runtime.engine import onnxruntime
 from ortisan.runtime.kept import all_kept, kept_folder
@@ -99,7 +100,7 @@ def _update(digest: Any, name: str, tensor: ir.TensorProtocol | None) -> None:
 
 
 def _build(model: ir.Model, folder: Path, options: Options) -> Artifact:
-    if options.keep == "faster":
+    if options.keep == "faster" and not _has_snippets(model):
         # Nothing may be compiled, or samples may not suit the model: then nothing is timed.
         with contextlib.suppress(UnsupportedError, OptionError):
             return build(
@@ -117,6 +118,11 @@ def _build(model: ir.Model, folder: Path, options: Options) -> Artifact:
             )
     settings = build_options(options)
     return build_at_once(model, folder, settings, weights=options.weights)
+
+
+def _has_snippets(model: ir.Model) -> bool:
+    """Whether ONNX Runtime can't run the model, so that there is nothing to be faster than."""
+    return any(node.domain == SNIPPETS for node in model.graph.all_nodes())
 
 
 def build_options(options: Options) -> BuildOptions:

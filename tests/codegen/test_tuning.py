@@ -71,6 +71,14 @@ def test_the_fastest_wins() -> None:
     assert tuning.table(ONE)[0].cut == WIDE
 
 
+def test_the_machine_is_asked_for_when_something_is_timed() -> None:
+    asked: list[int] = []
+    timer = fast(WIDE)
+    for _ in range(2):
+        choose(timer, before_timing=lambda: asked.append(len(timer.calls)))
+    assert asked == [0]
+
+
 def test_a_small_gain_is_noise() -> None:
     assert chosen(choose(fast(WIDE, 0.019))) == [(DEFAULT, "measured")]
     assert chosen(choose(fast(WIDE, 0.021), weight_bytes=1 << 20)) == [(WIDE, "measured")]

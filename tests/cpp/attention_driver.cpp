@@ -21,10 +21,11 @@ struct AttentionArguments {
   int32_t mask_kind, empty_zero, nan_zero;
   double scale, softcap, hidden;
   int64_t causal, past;
+  int64_t first, k_first[3], v_first[3];  // rows of k and v that are read elsewhere
 };
 
 EXPORT int attention_array(const char* type, const AttentionArguments* x, const void* q, const void* k, const void* v,
-                           const void* mask_data, void* out) {
+                           const void* mask_data, const void* k_first, const void* v_first, void* out) {
   TestContext c;
   const int64_t* s = x->shape;
   const AttentionShape shape = {s[0], s[1], s[2], s[3], s[4], s[5], s[6], x->causal != 0, x->past};
@@ -39,7 +40,8 @@ EXPORT int attention_array(const char* type, const AttentionArguments* x, const 
     const AttentionRules<C> rules = {static_cast<C>(x->hidden), x->empty_zero != 0, x->nan_zero != 0};
     attention(c, shape, static_cast<const T*>(q), strides(x->q), static_cast<const T*>(k), strides(x->k),
               static_cast<const T*>(v), strides(x->v), mask, static_cast<C>(x->scale), static_cast<C>(x->softcap), rules,
-              static_cast<T*>(out), strides(x->out));
+              static_cast<T*>(out), strides(x->out), {static_cast<const T*>(k_first), strides(x->k_first), x->first},
+              {static_cast<const T*>(v_first), strides(x->v_first), x->first});
   });
 }
 

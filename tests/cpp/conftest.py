@@ -137,3 +137,11 @@ def open_library(compile_driver: Callable[..., Path], emulated: list[str]) -> It
 def load_driver(compile_driver: Callable[..., Path], open_library: Callable[[Path], Any]) -> Callable[[str], Any]:
     """load_driver("stem") -> stem.cpp as a shared library."""
     return lambda stem: open_library(compile_driver(stem, "-shared", "-fPIC"))
+
+
+@pytest.fixture(params=[1, 3], ids=["serial", "threads"])
+def lib(request: pytest.FixtureRequest, driver: ctypes.CDLL) -> Iterator[ctypes.CDLL]:
+    """The driver of a test file, with one thread and with several."""
+    driver.set_threads(request.param)
+    yield driver
+    driver.set_threads(1)

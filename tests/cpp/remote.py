@@ -33,6 +33,17 @@ class Pointer:
         return before, before + sum(r for r in reach if r > 0) + self.array.itemsize
 
 
+def argument(value: Any) -> Any:
+    """What is passed for an array or a number."""
+    if isinstance(value, np.ndarray):
+        return Pointer(value)
+    return ctypes.c_int64(value) if isinstance(value, (int, np.integer)) else value
+
+
+def call(function: Any, *arguments: Any) -> Any:
+    return function(*map(argument, arguments))
+
+
 def emulator(isa: Isa, compiler: Compiler) -> list[str]:
     """The command before a program of the machine; the test is skipped when this machine has none."""
     program = shutil.which(f"qemu-{isa.machine}-static") or shutil.which(f"qemu-{isa.machine}")

@@ -12,11 +12,11 @@ using driver::same;
 using driver::TestContext;
 
 EXPORT void copy(int size, int64_t rank, const int64_t* extent, const void* src, const int64_t* src_stride, void* dst,
-                 const int64_t* dst_stride) {
+                 const int64_t* dst_stride, int streamed) {
   TestContext c;
   const auto run = [&](auto e) {
     using E = decltype(e);
-    copy_nd<E>(c, rank, extent, static_cast<const E*>(src), src_stride, static_cast<E*>(dst), dst_stride);
+    copy_nd<E>(c, rank, extent, static_cast<const E*>(src), src_stride, static_cast<E*>(dst), dst_stride, streamed != 0);
   };
   if (size == 1) run(uint8_t{});
   if (size == 2) run(uint16_t{});

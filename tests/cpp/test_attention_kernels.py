@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
-from remote import Pointer
+from remote import Pointer, argument
 
 pytestmark = pytest.mark.build
 RNG = np.random.default_rng(4)
@@ -24,17 +24,6 @@ def driver(load_driver: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
     return lib
 
 
-@pytest.fixture(params=[1, 3], ids=["serial", "threads"])
-def lib(request: pytest.FixtureRequest, driver: ctypes.CDLL) -> Iterator[ctypes.CDLL]:
-    driver.set_threads(request.param)
-    yield driver
-    driver.set_threads(1)
-
-
-def argument(value: Any) -> Any:
-    return Pointer(value) if isinstance(value, np.ndarray) else value
-
-
 class Arguments(ctypes.Structure):
     """struct AttentionArguments of attention_driver.cpp."""
 
@@ -44,7 +33,8 @@ class Arguments(ctypes.Structure):
         + [("mask", ctypes.c_int64 * 4)]
         + [(name, ctypes.c_int32) for name in ("kind", "empty_zero", "nan_zero")]
         + [(name, ctypes.c_double) for name in ("scale", "softcap", "hidden")]
-        + [(name, ctypes.c_int64) for name in ("causal", "past")]
+        + [(name, ctypes.c_int64) for name in ("causal", "past", "first")]
+        + [(name, ctypes.c_int64 * 3) for name in ("k_first", "v_first")]
     )
 
 
@@ -62,8 +52,12 @@ def attention(
     past: int | None = None,
     softcap: float = 0.0,
     hidden: float | None = None,
+    first: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> np.ndarray:
-    """q, k, v are [B, H, rows, D] views; mask broadcasts to [B, H, S, T]. The scale is 1 / sqrt(D); `past` is for causal."""
+    """q, k, v are [B, H, rows, D] views; mask broadcasts to [B, H, S, T]. The scale is 1 / sqrt(D); `past` is for causal.
+
+    `first` are the first rows of k and v elsewhere.
+    """
     (B, H, S, D), T, Dv, size = q.shape, k.shape[2], v.shape[3], q.dtype.itemsize
     out = np.full((B, S, H, Dv), 99).astype(q.dtype).transpose(0, 2, 1, 3)
     x = Arguments(
@@ -71,14 +65,17 @@ def attention(
     )
     x.hidden = hidden if hidden is not None else -np.inf if zero else LOWEST
     x.shape[:] = [B, H, S, T, D, Dv, H // k.shape[1]]
-    for field, array in (("q", q), ("k", k), ("v", v), ("out", out)):
+    elsewhere = first or (k[:, :, :0], v[:, :, :0])
+    x.first = elsewhere[0].shape[2]
+    pairs = zip(("k_first", "v_first"), elsewhere, strict=True)
+    for field, array in (("q", q), ("k", k), ("v", v), ("out", out), *pairs):
         getattr(x, field)[:] = [s // size for s in array.strides[:3]]
     if mask is not None:
         full = np.broadcast_to(mask, (B, H, S, T))
         x.mask[:] = [s // full.itemsize for s in full.strides]
         x.kind = 2 if mask.dtype == bool else 1
     data = mask if mask is not None else ctypes.c_void_p(None)
-    operands = map(argument, (q, k, v, data, out))
+    operands = map(argument, (q, k, v, data, *elsewhere, out))
     assert lib.attention_array(str(q.dtype).encode(), ctypes.byref(x), *operands) == 1
     return out
 
@@ -206,6 +203,28 @@ def test_grouped_heads(dtype: str, size: tuple[int, ...], kind: str, driver: cty
     for threads in (2, 3, 7):
         driver.set_threads(threads)
         again = attention(driver, q, k, v, mask, **options)
+        driver.set_threads(1)
+        assert again.tobytes() == out.tobytes()
+
+
+@pytest.mark.parametrize("rows", [1, 63, 64, 65, 511, 512, 513, 600])
+@pytest.mark.parametrize("size", [(2, 2, 1, 1, 16), (1, 4, 2, 3, 37), (2, 2, 1, 8, 300)], ids=str)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_few_queries_read_the_past_where_it_is(
+    dtype: str, size: tuple[int, ...], rows: int, driver: ctypes.CDLL
+) -> None:
+    B, H, group, S, D = size
+    q, k, v = grouped(B, H, group, S, rows + S, D, TYPES[dtype])
+    mask = RNG.random((B, 1, S, rows + S)) < 0.7
+    right = plain_attention(q, k, v, mask)
+    first = k[:, :, :rows].copy(), np.pad(v[:, :, :rows], [(0, 0), (0, 0), (0, 5), (0, 0)])[:, :, :rows]
+    k[:, :, :rows] = v[:, :, :rows] = np.nan
+    out = attention(driver, q, k, v, mask, first=first)
+    tolerance = max(EPSILON[dtype], 2.0**-24 if dtype != "float64" else 0) * 16
+    np.testing.assert_allclose(out.astype(np.float64), right, tolerance, tolerance)
+    for threads in (2, 3, 7):
+        driver.set_threads(threads)
+        again = attention(driver, q, k, v, mask, first=first)
         driver.set_threads(1)
         assert again.tobytes() == out.tobytes()
 

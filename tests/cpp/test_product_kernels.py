@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import ml_dtypes
 import numpy as np
 import pytest
-from remote import Pointer
+from remote import call
 
 pytestmark = pytest.mark.build
 RNG = np.random.default_rng(4)
@@ -22,23 +21,6 @@ def driver(load_driver: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
     lib = load_driver("product_driver")
     lib.packed_count.restype = ctypes.c_int64
     return lib
-
-
-@pytest.fixture(params=[1, 3], ids=["serial", "threads"])
-def lib(request: pytest.FixtureRequest, driver: ctypes.CDLL) -> Iterator[ctypes.CDLL]:
-    driver.set_threads(request.param)
-    yield driver
-    driver.set_threads(1)
-
-
-def argument(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return Pointer(value)
-    return ctypes.c_int64(value) if isinstance(value, int) else value
-
-
-def call(function: Any, *arguments: Any) -> Any:
-    return function(*[argument(a) for a in arguments])
 
 
 Cut = tuple[int, int, int, int]  # depth, band, work and fetch of a GemmCut

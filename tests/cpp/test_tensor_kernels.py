@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
-from remote import Pointer
+from remote import call
 
 pytestmark = pytest.mark.build
 RNG = np.random.default_rng(3)
@@ -23,33 +23,17 @@ def driver(load_driver: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
     return lib
 
 
-@pytest.fixture(params=[1, 3], ids=["serial", "threads"])
-def lib(request: pytest.FixtureRequest, driver: ctypes.CDLL) -> Iterator[ctypes.CDLL]:
-    driver.set_threads(request.param)
-    yield driver
-    driver.set_threads(1)
-
-
-def argument(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return Pointer(value)
-    return ctypes.c_int64(value) if isinstance(value, (int, np.integer)) else value
-
-
-def call(function: Any, *arguments: Any) -> Any:
-    return function(*[argument(a) for a in arguments])
-
-
 def int64s(values: Any) -> np.ndarray:
     return np.array([*values, 0], np.int64)
 
 
-def copy(lib: ctypes.CDLL, source: np.ndarray) -> np.ndarray:
-    """copy_nd of any numpy view into a dense array."""
-    out = np.full(source.shape, 77).astype(source.dtype)
+def copy(lib: ctypes.CDLL, source: np.ndarray, out: np.ndarray | None = None, streamed: bool = False) -> np.ndarray:
+    """copy_nd of any numpy view into a dense array, or into `out`."""
+    out = np.full(source.shape, 77).astype(source.dtype) if out is None else out
     size = source.dtype.itemsize
     strides = [int64s(s // size for s in a.strides) for a in (source, out)]
-    call(lib.copy, ctypes.c_int(size), source.ndim, int64s(source.shape), source, strides[0], out, strides[1])
+    shape = (ctypes.c_int(size), source.ndim, int64s(source.shape))
+    call(lib.copy, *shape, source, strides[0], out, strides[1], ctypes.c_int(streamed))
     return out
 
 
@@ -88,9 +72,22 @@ def test_copy(view: str, dtype: str, lib: ctypes.CDLL) -> None:
 def test_copy_into_a_strided_part(lib: ctypes.CDLL) -> None:
     source, out = iota(9, 10), np.zeros((20, 30), np.int32)
     part = out[2:20:2, 25:5:-2]
-    call(lib.copy, ctypes.c_int(4), 2, int64s(source.shape), source, int64s([10, 1]), part, int64s([60, -2]))
-    np.testing.assert_array_equal(part, source)
+    np.testing.assert_array_equal(copy(lib, source, part), source)
     assert (out != 0).sum() == 89
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int32", "float64"])
+@pytest.mark.parametrize("start", [0, 1, 3])
+@pytest.mark.parametrize("shape", [(1, 262143), (1, 262144), (9, 31337), (301, 1021), (40000, 8), (3, 5)], ids=str)
+def test_copy_around_the_caches(shape: tuple[int, int], start: int, dtype: str, lib: ctypes.CDLL) -> None:
+    """Rows that begin anywhere in a line, with something between them that has to stay."""
+    rows, columns = shape
+    source = RNG.integers(1, 250, shape).astype(dtype)
+    out = np.zeros((rows, columns + start + 2), dtype)
+    part = out[:, start : start + columns]
+    np.testing.assert_array_equal(copy(lib, source, part, streamed=True), source)
+    assert not out[:, :start].any()
+    assert not out[:, start + columns :].any()
 
 
 def test_fill_and_arange(lib: ctypes.CDLL) -> None:

@@ -16,7 +16,8 @@ import pytest
 import ortisan
 from ortisan.flops import compiled_share
 from tests.models.text import run_ort
-from tests.models.zoo import FAMILIES, HEADS, HIDDEN, Array, Family, Sizes, export, make_feeds
+from tests.models.zoo import FAMILIES, HEADS, HIDDEN, Family, Sizes
+from tests.models.zoo_exports import Array, export, make_feeds
 
 pytestmark = pytest.mark.torch
 

@@ -6,17 +6,17 @@ error in any of them shows. Inputs are input_ids and attention_mask with dynamic
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import io
 import tempfile
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+
+from tests.models.quiet import quiet
 
 INPUTS = ("input_ids", "attention_mask")
 OUTPUTS = ("last_hidden_state", "pooler_output")
@@ -39,7 +39,7 @@ def bert_dynamo(*, attention: str = "sdpa", opset: int = 20, **size: int) -> onn
 
     model, ids, mask = _torch_bert(BertSize(**size), attention)
     dims = {0: torch.export.Dim("batch"), 1: torch.export.Dim("seq")}
-    with _quiet():
+    with quiet():
         program = torch.onnx.export(
             model,
             (ids, mask),
@@ -61,7 +61,7 @@ def bert_legacy(*, attention: str = "eager", opset: int = 17, **size: int) -> on
     model, ids, mask = _torch_bert(BertSize(**size), attention)
     axes = {name: {0: "batch", 1: "seq"} for name in (*INPUTS, OUTPUTS[0])} | {OUTPUTS[1]: {0: "batch"}}
     buffer = io.BytesIO()
-    with _quiet():
+    with quiet():
         torch.onnx.export(
             model,
             (ids, mask),
@@ -81,7 +81,7 @@ def bert_ort_fused(*, by: str = "transformers", opset: int = 17, **size: int) ->
     import onnxruntime as ort
 
     shape = BertSize(**size)
-    with tempfile.TemporaryDirectory() as folder, _quiet():
+    with tempfile.TemporaryDirectory() as folder, quiet():
         source, target = Path(folder) / "bert.onnx", Path(folder) / "fused.onnx"
         onnx.save(bert_legacy(opset=opset, **size), source)
         if by == "transformers":
@@ -143,14 +143,3 @@ def _torch_bert(size: BertSize, attention: str) -> tuple[Any, Any, Any]:
 
     feeds = bert_feeds(vocabulary=size.vocabulary)
     return TwoOutputs().eval(), *(torch.from_numpy(feeds[name]) for name in INPUTS)
-
-
-@contextlib.contextmanager
-def _quiet() -> Any:
-    with (
-        warnings.catch_warnings(),
-        contextlib.redirect_stdout(io.StringIO()),
-        contextlib.redirect_stderr(io.StringIO()),
-    ):
-        warnings.simplefilter("ignore")
-        yield

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from tests.models.zoo import FAMILIES, LAYERS, VOCABULARY, export
+from tests.models.zoo import FAMILIES, LAYERS, VOCABULARY
+from tests.models.zoo_exports import export
 
 PAST = tuple(f"past_key_values.{layer}.{part}" for layer in range(LAYERS) for part in ("key", "value"))
 LOGITS, PRESENT = "output_0", tuple(f"output_{index + 1}" for index in range(len(PAST)))

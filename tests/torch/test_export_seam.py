@@ -1,9 +1,8 @@
-"""What callers change about the export: exporter, opset, transforms, patterns, control flow, custom ops, ops of torch."""
+"""What callers change about the export: exporter, opset, transforms, patterns, control flow, custom ops."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from onnxscript import FLOAT, script  # noqa: E402
 from onnxscript import opset18 as op  # noqa: E402
 from torch import nn  # noqa: E402
 
-import ortisan  # noqa: E402
 import ortisan.torch as front  # noqa: E402
 from ortisan.errors import OptionError, UnsupportedError  # noqa: E402
 from tests.models.nets import WIDTH, Net, close  # noqa: E402
@@ -125,29 +123,3 @@ def test_a_custom_op_becomes_an_onnx_function(custom_op: Any) -> None:
         front.map_op("ortisan_tests::double_plus", nothing_said)
     with pytest.raises(OptionError, match="there is no torch op 'ortisan_tests::other'"):
         front.map_op("ortisan_tests::other", double_plus)
-
-
-class Uses(nn.Module):
-    def forward(self, x: Any) -> Any:
-        return torch.ops.ortisan.tested_net(x) + 1
-
-
-def test_an_artifact_is_an_op_of_torch(tmp_path: Path) -> None:
-    model, x = Net().eval(), torch.randn(3, WIDTH)
-    wrapped = front.compile(model, dynamic={"x": {0: "batch"}})
-    with torch.no_grad():
-        wrapped(x)
-        want = model(x)
-    run = front.register_op("tested_net", wrapped.entries()[0].artifact)
-    close(run(x), want)
-    assert torch.ops.ortisan.tested_net is run
-    torch.library.opcheck(run.default, (x,), test_utils=("test_schema", "test_faketensor"))
-    close(torch.compile(Uses(), backend="eager", fullgraph=True, dynamic=True)(x), want + 1)
-    program = torch.export.export(Uses(), (x,), dynamic_shapes={"x": {0: torch.export.Dim("rows")}})
-    close(program.module()(torch.cat([x, x])), torch.cat([want, want]) + 1)
-    front.register_op("tested_net", wrapped.entries()[0].artifact)
-    close(torch.ops.ortisan.tested_net(x), want)
-    with pytest.raises(OptionError, match="an op can't be called '2fast'"):
-        front.register_op("2fast", wrapped.entries()[0].artifact)
-    with pytest.raises(ortisan.ArtifactError):
-        front.register_op("nothing", tmp_path)

@@ -179,7 +179,10 @@ def _grid(problem: Problem, model: Cut) -> Iterator[Cut]:
 
 
 def effect(cut: Cut, problem: Problem) -> tuple[object, ...]:
-    """What a cut comes to, as `Tasks::cut` does it on AVX2: depth, bands, groups of panels, and prefetching."""
+    """What a cut comes to, as `Tasks::cut` does it on AVX2: depth, bands, groups of panels, and prefetching.
+
+    Elsewhere more panels go together, so that some of what differs here is the same there.
+    """
     rows, width = problem.rows, panel_width(problem.dtype)
     bands = -(-rows // min(cut.band, _LARGEST_BAND))
     height = rows // bands

@@ -10,6 +10,7 @@ import numpy as np
 
 from ortisan.codegen.cpu.cuts import DEFAULT, CutTable, CutUpTo, Product, table
 from ortisan.codegen.cpu.fusion import Group
+from ortisan.codegen.cpu.joined import JoinedCache
 from ortisan.codegen.cpu.packing import Layout
 from ortisan.codegen.cpu.views import Views
 from ortisan.codegen.expressions import DimPrinter
@@ -74,6 +75,7 @@ class EmitContext:
     """The distinct products that can be tuned, in the order they are met."""
     weights: dict[WeightKey, int] = field(default_factory=dict)
     messages: dict[str, int] = field(default_factory=dict)
+    joined: Mapping[Value, JoinedCache] = field(default_factory=dict)
 
     def read(self, value: Value) -> Argument:
         """The memory a value is read from."""

@@ -9,6 +9,7 @@ from ortisan.codegen.cpu.cuts import CutTable, Product, table
 from ortisan.codegen.cpu.emit import emit
 from ortisan.codegen.cpu.emit.move import Box, CopyContext, bits
 from ortisan.codegen.cpu.fusion import Group, fuse, loops
+from ortisan.codegen.cpu.joined import joined_caches
 from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param, Weight
 from ortisan.codegen.cpu.memory import Copy, MemoryPlan, plan_memory
 from ortisan.codegen.cpu.packing import pack, packed_bytes
@@ -56,7 +57,7 @@ def plan_graph(graph: Graph, keep_all: bool = False, cut_table: Callable[[Produc
     # What joins a product is settled first, so that nothing leaves it to read through strides.
     views = Views(graph, loops(graph, Views(graph)))
     groups = fuse(graph, views)
-    context = EmitContext(DimPrinter(graph.symbols), views, graph.bounds, cut_table)
+    context = EmitContext(DimPrinter(graph.symbols), views, graph.bounds, cut_table, joined=joined_caches(graph, views))
     kernels = [emit(group, context) for group in groups]
     workspace = {
         group: kernel.workspace for group, kernel in zip(groups, kernels, strict=True) if kernel.workspace is not None

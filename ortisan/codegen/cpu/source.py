@@ -10,6 +10,8 @@ from ortisan.codegen.cpu.plan import GraphPlan
 from ortisan.codegen.cpu.weight_use import is_thin, looked_up
 from ortisan.codegen.render import render
 from ortisan.codegen.tables import GraphTables, WeightRow, describe_graph
+from ortisan.registry.ops import Elementwise
+from ortisan.registry.scalars import Scalar
 
 _HEADERS = {
     "arange": ("move.h",),
@@ -17,7 +19,7 @@ _HEADERS = {
     "attention": ("attention.h",),
     "bmm": ("gemm.h", "loops.h", "scalar.h"),
     "cache_write": ("cache.h", "loops.h"),
-    "copy": ("move.h",),
+    "copy": ("heads.h", "move.h"),
     "cumsum": ("scan.h",),
     "elementwise": ("loops.h", "scalar.h"),
     "full": ("move.h",),
@@ -124,6 +126,7 @@ def _pointer(argument: Argument, param: Param, plan: GraphPlan, position: int) -
 @dataclass(frozen=True)
 class FileSource:
     headers: tuple[str, ...]
+    snippets: tuple[Scalar, ...]
     graphs: tuple[str, ...]
 
 
@@ -132,7 +135,15 @@ def render_file(plans: Sequence[GraphPlan], first_index: int, ops: Sequence[str]
     kernels: list[KernelSpec] = [kernel for plan in plans for kernel in plan.kernels]
     used = {header for kernel in kernels for header in _HEADERS[_stem(kernel.template)]}
     graphs = tuple(render_graph(plan, first_index + i, ops[i]) for i, plan in enumerate(plans))
-    return render("cpu/graphs.cpp.j2", FileSource(tuple(sorted({"execution.h", "pieces.h", "types.h", *used})), graphs))
+    headers = tuple(sorted({"execution.h", "pieces.h", "types.h", *used}))
+    return render("cpu/graphs.cpp.j2", FileSource(headers, _snippets(plans), graphs))
+
+
+def _snippets(plans: Sequence[GraphPlan]) -> tuple[Scalar, ...]:
+    """The scalar functions that callers brought along, each once."""
+    ops = [node.op for plan in plans for node in plan.graph.nodes]
+    rows = {op.row.name: op.row for op in ops if isinstance(op, Elementwise) and op.row.body}
+    return tuple(rows[name] for name in sorted(rows))
 
 
 def _stem(template: str) -> str:

@@ -13,7 +13,7 @@ from ortisan.registry.dims import Facts, floor_div, maximum, minimum, settle
 from ortisan.registry.dtypes import Array, DType
 from ortisan.registry.graph import DimValues, Op, TensorType
 from ortisan.registry.refusal import Refused
-from ortisan.registry.scalars import SCALARS, Scalar
+from ortisan.registry.scalars import Scalar, find_row
 
 
 class _Undecided(Exception):
@@ -60,7 +60,7 @@ class Elementwise(Op):
 
     @property
     def row(self) -> Scalar:
-        return SCALARS[self.func]
+        return find_row(self.func)
 
     @property
     def name(self) -> str:

@@ -69,6 +69,7 @@ struct AttentionCall {
   AttentionRules<C> rules;
   T* out;
   HeadStrides out_stride;
+  PastRows<T> k_past, v_past;
 
   template <class E>
   static E* row_of(E* base, const HeadStrides& stride, int64_t batch, int64_t head, int64_t row) {

@@ -14,7 +14,6 @@
 
 namespace ortisan::detail {
 
-constexpr int64_t thin_rows = 8;  // most queries of one key/value head
 constexpr int64_t thin_slice = 512;  // keys that are read at a stretch, first K and then V
 constexpr int64_t thin_buffer = 32768;  // elements that the slices' sums may take
 static_assert(thin_slice % key_block == 0);
@@ -276,7 +275,7 @@ struct AttentionThin {
     const int64_t ahead = 2 * thin_group<T>;
     for (int64_t r = 0; r < rows; ++r) {
       // Memory has a rest now: it can fetch what comes next.
-      if (r * ahead < keys) fetch_rows(values_at(first + r * ahead), call.v_stride.row, ahead, task.columns);
+      if (r * ahead < keys) fetch(values(first + r * ahead, ahead), task.columns);
       C* row = scores + r * thin_slice;
       call.finish_scores(query(r), first, keys, row);
       for (int64_t i = 0, at = 0; i <= count; ++i) {
@@ -286,12 +285,33 @@ struct AttentionThin {
       weigh(row, call.padded(keys), sums.top[r], sums.total[r], sums.product, 0);
     }
     for (int64_t i = 0; i < count; ++i) add_values(first + runs[i][0], runs[i][1] - runs[i][0], scores + runs[i][0]);
-    if (first + thin_slice < call.shape.T) fetch_rows(keys_at(first + thin_slice), call.k_stride.row, ahead, call.shape.D);
+    if (first + thin_slice < call.shape.T) fetch(keys_of(first + thin_slice, ahead), call.shape.D);
   }
 
-  const T* keys_at(int64_t key) const { return call.row_of(call.k, call.k_stride, task.batch, task.kv_head, key); }
-  const T* values_at(int64_t key) const {
-    return call.row_of(call.v, call.v_stride, task.batch, task.kv_head, key) + task.column;
+  // Rows that lie at a stretch.
+  struct Stretch {
+    const T* at;
+    int64_t stride, count;
+  };
+
+  // Up to `count` rows of the task's head, from their past if they are there.
+  Stretch stretch(const T* data, const HeadStrides& stride, const PastRows<T>& past, int64_t row, int64_t count) const {
+    if (row < past.rows) {
+      return {call.row_of(past.data, past.stride, task.batch, task.kv_head, row), past.stride.row,
+              min_of(count, past.rows - row)};
+    }
+    return {call.row_of(data, stride, task.batch, task.kv_head, row), stride.row, count};
+  }
+
+  Stretch keys_of(int64_t key, int64_t count) const { return stretch(call.k, call.k_stride, call.k_past, key, count); }
+  Stretch values(int64_t key, int64_t count) const {
+    Stretch found = stretch(call.v, call.v_stride, call.v_past, key, count);
+    found.at += task.column;
+    return found;
+  }
+
+  ORTISAN_INLINE static void fetch(const Stretch& some, int64_t length) {
+    fetch_rows(some.at, some.stride, some.count, length);
   }
 
   void compute_scores(int64_t key, int64_t keys, C* to) {
@@ -299,18 +319,26 @@ struct AttentionThin {
     for (int64_t d = 0; d < max_of(1, D); d += head_slice) {
       const int64_t depth = min_of(head_slice, D - d);
       if (D > head_slice) load_queries(d, depth);
-      const T* k = keys_at(key) + d;
-      thin_passes(rows, [&](int64_t r, auto R) {
-        thin_dots<T, R>(keys, depth, queries + r * head_slice, k, call.k_stride.row, to + r * thin_slice, d > 0);
-      });
+      for (int64_t done = 0; done < keys;) {
+        const Stretch k = keys_of(key + done, keys - done);
+        thin_passes(rows, [&](int64_t r, auto R) {
+          C* own = to + r * thin_slice + done;
+          thin_dots<T, R>(k.count, depth, queries + r * head_slice, k.at + d, k.stride, own, d > 0);
+        });
+        done += k.count;
+      }
     }
   }
 
   void add_values(int64_t key, int64_t keys, const C* weights) {
-    const T* v = values_at(key);
-    thin_passes(rows, [&](int64_t r, auto R) {
-      thin_values<T, R>(keys, task.columns, weights + r * thin_slice, v, call.v_stride.row, sums.product + r * head_slice);
-    });
+    for (int64_t done = 0; done < keys;) {
+      const Stretch v = values(key + done, keys - done);
+      thin_passes(rows, [&](int64_t r, auto R) {
+        const C* own = weights + r * thin_slice + done;
+        thin_values<T, R>(v.count, task.columns, own, v.at, v.stride, sums.product + r * head_slice);
+      });
+      done += v.count;
+    }
   }
 
   bool is_settled(const ThinSums<C>& all) const {

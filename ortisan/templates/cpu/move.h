@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "pieces.h"
+#include "stream.h"
 
 namespace ortisan {
 
@@ -82,8 +83,10 @@ void for_each_offset(int64_t count, const CopyAxis* axes, int64_t begin, int64_t
 }
 
 template <class E>
-void copy_run(int64_t count, const E* src, int64_t src_stride, E* dst, int64_t dst_stride) {
-  if (dst_stride == 1 && src_stride == 1) {
+void copy_run(int64_t count, const E* src, int64_t src_stride, E* dst, int64_t dst_stride, bool streamed = false) {
+  if (dst_stride == 1 && src_stride == 1 && streamed) {
+    stream_copy(dst, src, count * int64_t(sizeof(E)));
+  } else if (dst_stride == 1 && src_stride == 1) {
     __builtin_memcpy(dst, src, static_cast<uint64_t>(count) * sizeof(E));
   } else if (dst_stride == 1 && src_stride == 0) {
     const E value = *src;
@@ -148,10 +151,10 @@ void copy_transposed(Context& c, int64_t count, CopyAxis* axes, int64_t row_axis
 }  // namespace detail
 
 // dst[sum i_a dst_stride_a] = src[sum i_a src_stride_a] over all indices i_a < extent_a; rank <= max_rank. The two must not
-// overlap.
+// overlap. With `streamed`, long copies leave nothing of dst in the caches: for what nobody reads soon.
 template <class E>
 void copy_nd(Context& c, int64_t rank, const int64_t* extent, const E* src, const int64_t* src_stride, E* dst,
-             const int64_t* dst_stride) {
+             const int64_t* dst_stride, bool streamed = false) {
   for (int64_t i = 0; i < rank; ++i) {
     if (extent[i] <= 0) return;
   }
@@ -167,11 +170,12 @@ void copy_nd(Context& c, int64_t rank, const int64_t* extent, const E* src, cons
   axes[count - 1] = {cuts, piece_elements * run.src, piece_elements * run.dst};
   int64_t outer = 1;
   for (int64_t i = 0; i < count; ++i) outer *= axes[i].extent;
+  streamed = streamed && outer * min_of(run.extent, piece_elements) * int64_t(sizeof(E)) >= stream_bytes;
   parallel_ranges(c, outer, min_of(run.extent, piece_elements), [&](int64_t begin, int64_t end) {
     int64_t n = begin;
     detail::for_each_offset(count, axes, begin, end, [&](int64_t src_offset, int64_t dst_offset) {
       const int64_t length = min_of(piece_elements, run.extent - n++ % cuts * piece_elements);
-      detail::copy_run(length, src + src_offset, run.src, dst + dst_offset, run.dst);
+      detail::copy_run(length, src + src_offset, run.src, dst + dst_offset, run.dst, streamed);
     });
   });
 }

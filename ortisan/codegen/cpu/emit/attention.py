@@ -5,12 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ortisan.codegen.cpu.fusion import Group
+from ortisan.codegen.cpu.joined import heads_per_head
 from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, literal, only_node
 from ortisan.codegen.cpu.views import Layout
 from ortisan.codegen.expressions import DimPrinter
-from ortisan.registry.dims import floor_div
-from ortisan.registry.graph import Node
+from ortisan.registry.graph import Node, Value
 from ortisan.registry.ops import Attention
+
+
+@dataclass(frozen=True)
+class PastContext:
+    """PastRows of k or v."""
+
+    of: str
+    offset: str
+    strides: tuple[str, ...]
+    rows: str
 
 
 @dataclass(frozen=True)
@@ -30,6 +40,8 @@ class AttentionContext:
     softcap: str
     rules: tuple[str, ...]
     """of hidden keys and empty rows: AttentionRules"""
+    pasts: tuple[PastContext, ...]
+    """where the first keys and the first values are too, if they are anywhere"""
 
 
 def emit_attention(group: Group, context: EmitContext) -> KernelSpec:
@@ -45,13 +57,17 @@ def emit_attention(group: Group, context: EmitContext) -> KernelSpec:
         layout, scores = views.layout(mask), (*q.shape[:3], k.shape[2])
         mask_offset = printer(layout.offset)
         mask_strides = printer.broadcast_strides(mask.shape, scores, strides=layout.strides)
+    cached = {name: context.joined[value].past for name, value in (("k", k), ("v", v)) if value in context.joined}
+    params += [Param(f"{name}_past", cpp) for name in cached]
     params.append(Param("out", cpp, written=True))
     layouts = [*map(views.layout, (q, k, v)), Layout(0, views.written_strides(node.output))]
-    heads = 1 if q.shape[1] == k.shape[1] else floor_div(q.shape[1], k.shape[1])
     body = AttentionContext(
         tuple(params),
         cpp,
-        (*printer.all((*q.shape[:3], k.shape[2], q.shape[3], v.shape[3], heads)), *_causality(node, op, printer)),
+        (
+            *printer.all((*q.shape[:3], k.shape[2], q.shape[3], v.shape[3], heads_per_head(node))),
+            *_causality(node, op, printer),
+        ),
         printer.all([layout.offset for layout in layouts]),
         tuple(printer.all(layout.strides[:3]) for layout in layouts),
         op.mask,
@@ -60,9 +76,15 @@ def emit_attention(group: Group, context: EmitContext) -> KernelSpec:
         literal(op.scale, q.dtype),
         literal(op.softcap, q.dtype),
         (literal(op.hidden_logit, q.dtype), _cpp(op.empty_rows_zero), _cpp(op.nan_rows_zero)),
+        tuple(_past(name, value, context) for name, value in cached.items()),
     )
-    arguments = (*map(context.read, node.inputs), context.write(node.output))
+    arguments = (*map(context.read, (*node.inputs, *cached.values())), context.write(node.output))
     return KernelSpec("cpu/attention.cpp.j2", group.name, body, arguments)
+
+
+def _past(name: str, value: Value, context: EmitContext) -> PastContext:
+    layout, printer = context.views.layout(value), context.printer
+    return PastContext(name, printer(layout.offset), printer.all(layout.strides[:3]), printer(value.shape[2]))
 
 
 def _causality(node: Node, op: Attention, printer: DimPrinter) -> tuple[str, str]:

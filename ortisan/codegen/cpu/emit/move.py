@@ -10,6 +10,7 @@ from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param,
 from ortisan.codegen.expressions import contiguous_strides
 from ortisan.registry.dims import Dim, is_static, maximum, minimum, product, settle
 from ortisan.registry.dtypes import DType
+from ortisan.registry.graph import Node
 from ortisan.registry.ops import Concatenate, DynamicSlice, Expand, Pad, Permute, Split
 
 _BITS = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"}
@@ -35,13 +36,17 @@ class Box:
 
 @dataclass(frozen=True)
 class CopyContext:
-    """Boxes copied one after the other; with `fill` the whole output is first set to *fill (or zero)."""
+    """Boxes copied one after the other; with `fill` the whole output is first set to *fill (or zero).
+
+    Where `streamed` holds in a run, the copies go around the caches.
+    """
 
     params: tuple[Param, ...]
     type: str
     boxes: tuple[Box, ...]
     fill: str = ""
     fill_count: str = "0"
+    streamed: str = "false"
 
 
 def _box(
@@ -127,7 +132,16 @@ def emit_concatenate(group: Group, context: EmitContext) -> KernelSpec:
         layout = context.views.layout(value)
         src, dst = (layout.offset, layout.strides), (settle(start * strides[axis]), strides)
         boxes.append(_box(context, value.shape, src=src, dst=dst, names=(f"in{index}", "out0")))
-    return _spec(group, context, boxes, reads=len(node.inputs))
+    spec = _spec(group, context, boxes, reads=len(node.inputs))
+    return replace(spec, context=replace(spec.context, streamed=_streamed(node, context)))
+
+
+def _streamed(node: Node, context: EmitContext) -> str:
+    """When no attention reads the past from here, in C++."""
+    cache = context.joined.get(node.output)
+    if cache is None:
+        return "false"
+    return " && ".join(f"is_thin({', '.join(context.printer.all(sizes))})" for sizes in dict.fromkeys(cache.sizes))
 
 
 @dataclass(frozen=True)
