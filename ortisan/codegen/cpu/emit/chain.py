@@ -11,6 +11,8 @@ from ortisan.registry.builder import is_constant
 from ortisan.registry.graph import Node, Value
 from ortisan.registry.ops import Cast, Elementwise
 
+_JUMPING = frozenset({"CEIL", "FLOOR", "FMOD", "ROUND", "SHRINK", "SIGN", "THRESHOLDED_RELU"})
+
 
 @dataclass(frozen=True)
 class Step:
@@ -82,8 +84,16 @@ def build_chain(
             loads[root, way] = replace(way, result=f"x{index}", pointer=f"in{index}")
         return loads[root, way].result
 
+    def stored(value: Value) -> str:
+        """An operand as it would be read from memory, where it is computed in a finer type than it is stored in."""
+        root, name = context.views.root(value), operand(value)
+        if root.dtype.compute_cpp == root.dtype.cpp or root not in names or is_constant(root):
+            return name
+        steps.append(Step(root.dtype.compute_cpp, f"v{len(steps)}", "cast", (name,), to=root.dtype.cpp))
+        return steps[-1].result
+
     for node in nodes:
-        operands = tuple(operand(value) for value in node.inputs)
+        operands = tuple(map(stored if _jumps(node) else operand, node.inputs))
         result = f"v{len(steps)}"
         steps.append(_step(node, result, operands))
         names[node.output] = result
@@ -93,6 +103,13 @@ def build_chain(
         arguments.append(context.write(value))
         stores.append(Store(f"out{index}", value.dtype.cpp, names[value]))
     return Chain(tuple(loads.values()), tuple(steps), tuple(stores)), params, arguments
+
+
+def _jumps(node: Node) -> bool:
+    """Whether the smallest difference of an operand can change the result by much."""
+    if isinstance(node.op, Elementwise) and node.op.func in _JUMPING:
+        return True
+    return not node.output.dtype.is_float
 
 
 def _step(node: Node, result: str, operands: tuple[str, ...]) -> Step:
