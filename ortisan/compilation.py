@@ -41,6 +41,8 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> Target:
+        if not isinstance(text, str):
+            raise OptionError(f"target must be text as 'cpu' or 'cuda:80', not {text!r}")
         kind, _, detail = text.partition(":")
         if kind == "cpu":
             return cls("cpu", find_isa(detail or "native"))
@@ -85,6 +87,8 @@ class Options:
     def __post_init__(self) -> None:
         check_mode(self.tune)
         self._check_precision()
+        if self.name is not None and not isinstance(self.name, str):
+            raise OptionError(f"name must be text, not {self.name!r}")
         check_cache(self.cache)
         if self.whole_graph and any(option is not None for option in (self.include, self.exclude, self.between)):
             raise OptionError(

@@ -44,9 +44,11 @@ def _mark(nodes: Iterable[ir.Node], wanted: set[ir.Node], reason: str) -> None:
 
 
 def _matching(nodes: Sequence[ir.Node], selectors: Selectors, option: str) -> set[ir.Node]:
-    listed = [selectors] if isinstance(selectors, str) or callable(selectors) else list(selectors or ())
+    listed = list(selectors) if isinstance(selectors, Iterable) and not isinstance(selectors, str) else [selectors]
     found: set[ir.Node] = set()
     for selector in listed:
+        if not isinstance(selector, str) and not callable(selector):
+            raise OptionError(f"{option} takes names of nodes, op types or functions of a node, not {selector!r}")
         matches = {node for node in nodes if _matches(node, selector)}
         if not matches and isinstance(selector, str):
             raise OptionError(f"{option}: no node is named '{selector}', has this op type or this layer annotation")

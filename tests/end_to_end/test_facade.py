@@ -130,11 +130,15 @@ def test_dims_as_they_come_from_arrays_and_files() -> None:
         ({"dims": ["B"]}, "dims must map names"),
         ({"between": "x:y"}, "between must be a pair"),
         ({"between": ("x",)}, "between must be a pair"),
+        ({"include": 3}, "include takes names of nodes, op types or functions of a node, not 3"),
+        ({"exclude": ["Add", None]}, "exclude takes names of nodes"),
+        ({"name": 7}, "name must be text, not 7"),
+        ({"target": None}, "target must be text as 'cpu' or 'cuda:80', not None"),
     ],
 )
 def test_options_of_another_form(options: dict, message: str) -> None:
     with pytest.raises(ortisan.OptionError, match=message):
-        ortisan.compile(CHAIN, target="reference", **options)
+        ortisan.compile(CHAIN, **{"target": "reference", **options})
 
 
 def test_the_reference_says_which_size_it_expects() -> None:
