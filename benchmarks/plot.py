@@ -15,7 +15,8 @@ _COLORS = {
     "openvino": "#2563eb",
     "torch": "#7c3aed",
 }
-_GROUP_WIDTH = 0.8
+_GROUP_HEIGHT = 0.82
+_BAR_INCHES = 0.15
 
 
 def speeds(row: Row) -> dict[str, float]:
@@ -35,10 +36,12 @@ def draw(report: Report, file: Path) -> tuple[Path, Path]:
     from matplotlib import pyplot
 
     counts = sorted({row.threads for result in report.results for row in result.rows})
+    most = max((len(speeds(row)) for result in report.results for row in result.rows), default=1)
+    height = 1.2 + _BAR_INCHES * len(report.results) * max(most, 2)
     figure, panels = pyplot.subplots(
-        len(counts), 1, figsize=(10, 3.4 * len(counts)), squeeze=False, layout="constrained"
+        1, len(counts), figsize=(2.5 + 4 * len(counts), height), squeeze=False, sharey=True, layout="constrained"
     )
-    for panel, threads in zip(panels[:, 0], counts, strict=True):
+    for panel, threads in zip(panels[0], counts, strict=True):
         _draw_panel(panel, report, threads)
     handles, labels = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
@@ -52,18 +55,19 @@ def draw(report: Report, file: Path) -> tuple[Path, Path]:
 def _draw_panel(panel: Any, report: Report, threads: int) -> None:
     rows = [(result.title, row) for result in report.results for row in result.rows if row.threads == threads]
     names = [name for name in PEERS if any(name in speeds(row) for _, row in rows)]
-    width = _GROUP_WIDTH / max(len(names), 1)
+    height = _GROUP_HEIGHT / max(len(names), 1)
     for place, name in enumerate(names):
-        offset = (place + 0.5) * width - _GROUP_WIDTH / 2
+        offset = (place + 0.5) * height - _GROUP_HEIGHT / 2
         points = [(group + offset, speeds(row)[name]) for group, (_, row) in enumerate(rows) if name in speeds(row)]
-        bars = panel.bar(
-            [x for x, _ in points], [y for _, y in points], 0.92 * width, label=PEERS[name].title, color=_COLORS[name]
+        bars = panel.barh(
+            [y for y, _ in points], [x for _, x in points], 0.92 * height, label=PEERS[name].title, color=_COLORS[name]
         )
-        paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
-        panel.bar_label(bars, fmt="%.2f", fontsize=7, padding=2, bbox=paper)
-    panel.axhline(1, color="black", linewidth=0.8)
-    panel.set_xticks(range(len(rows)), [title.replace(", ", ",\n", 1) for title, _ in rows], fontsize=8)
-    panel.set_ylabel("times as fast as ONNX Runtime")
+        paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.3}
+        panel.bar_label(bars, fmt="%.2f", fontsize=7, padding=3, bbox=paper)
+    panel.axvline(1, color="black", linewidth=0.8)
+    panel.set_yticks(range(len(rows)), [title for title, _ in rows], fontsize=8)
+    panel.set_ylim(len(rows) - 0.5, -0.5)
+    panel.set_xlabel("times as fast as ONNX Runtime")
     panel.set_title(f"{threads} thread{'' if threads == 1 else 's'}", loc="left", fontsize=10)
     panel.spines[["top", "right"]].set_visible(False)
-    panel.margins(y=0.12)
+    panel.margins(x=0.1)

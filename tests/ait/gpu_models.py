@@ -41,7 +41,7 @@ def rules_only() -> Iterator[None]:
         yield
 
 
-def _no_plans(graphs: Any, options: Any, say: Any, *rest: Any) -> Any:
+def _no_plans(graphs: Any, options: Any, say: Any, **rest: Any) -> Any:
     from ortisan.codegen.tuning import by_cost_model
 
     return (), by_cost_model((), "off", "")
