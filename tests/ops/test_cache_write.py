@@ -93,8 +93,11 @@ def test_cache_write(case: GraphCase) -> None:
 
 
 def test_attention_reads_the_caches_where_they_are() -> None:
-    """Slices of a written cache, and joined tensors, are read in the graph outputs' memory."""
-    for case, kernels in ((DECODE, ["cache_write", "cache_write", "attention"]), (GROW, ["concatenate", "concatenate", "attention"])):  # fmt: skip
+    """Slices of a written cache are read in the graph outputs' memory, joined tensors there and in the inputs'."""
+    for case, kernels, pasts in (
+        (DECODE, ["cache_write", "cache_write", "attention"], []),
+        (GROW, ["concatenate", "concatenate", "attention"], [("input", 3), ("input", 4)]),
+    ):
         plan = case.plan
         assert [group.name for group in plan.groups] == kernels
         places = [plan.memory.places[a.value] for a in plan.kernels[2].arguments if a.value is not None]
@@ -102,6 +105,7 @@ def test_attention_reads_the_caches_where_they_are() -> None:
             ("input", 0),
             ("output", 1),
             ("output", 2),
+            *pasts,
             ("output", 0),
         ]
         assert not plan.memory.slots
