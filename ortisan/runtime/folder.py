@@ -21,7 +21,7 @@ from ortisan.errors import ArtifactError
 _MANIFEST = "manifest.json"
 _MARKS = (_MANIFEST, "src/CMakeLists.txt")
 """A folder that holds one of these was made by Ortisan and may be replaced, unless other files joined them."""
-_ALWAYS_OURS = (_MANIFEST, "report.html", "src")
+_ALWAYS_OURS = (_MANIFEST, "src")
 _GENERATED = ("lib*.so", "*_binding*.so")
 _ABANDONED_AFTER_SECONDS = 24 * 3600
 
