@@ -8,6 +8,7 @@ from pathlib import Path
 from ortisan.registry import entries, ops
 from ortisan.registry.graph import Op
 from ortisan.registry.scalars import SCALARS
+from ortisan.registry.snippets import DOMAIN as SNIPPETS
 
 
 def op_classes() -> list[type[Op]]:
@@ -30,7 +31,8 @@ def render_document() -> str:
         "| domain | op | definitions since opset | attributes |",
         "|---|---|---|---|",
     ]
-    for entry in sorted(entries.entries(), key=lambda e: (e.domain, e.op_type, e.low)):
+    own = [entry for entry in entries.entries() if entry.domain != SNIPPETS]
+    for entry in sorted(own, key=lambda e: (e.domain, e.op_type, e.low)):
         span = f"{entry.low} to {entry.high}" if entry.high != entries.NEWEST else f"{entry.low}"
         attributes = ", ".join(sorted(entry.attributes)) or "-"
         lines.append(f"| {entry.domain or 'ai.onnx'} | {entry.op_type} | {span} | {attributes} |")

@@ -38,6 +38,8 @@ class Scalar:
     accepts: frozenset[DType] = FLOATS
     to_bool: bool = False
     ait: str | None = None
+    jumps: bool = False
+    """Whether the smallest difference of an operand can change the result by much."""
     arguments: tuple[str, ...] = ()
     body: str = ""
 
@@ -125,10 +127,10 @@ _TABLE = (
     _row("ERF", "erf", _erf, ("Erf",)),
     _row("SIGMOID", "sigmoid", _sigmoid, ("Sigmoid",), ait="SIGMOID"),
     _row("RELU", "relu", lambda x: np.maximum(x, 0), ("Relu",), accepts=NUMBERS, ait="RELU"),
-    _row("SIGN", "sign", np.sign, ("Sign",), accepts=NUMBERS, ait="SIGN"),
-    _row("FLOOR", "floor", np.floor, ("Floor",), ait="FLOOR"),
-    _row("CEIL", "ceil", np.ceil, ("Ceil",)),
-    _row("ROUND", "round", np.rint, ("Round",)),
+    _row("SIGN", "sign", np.sign, ("Sign",), accepts=NUMBERS, ait="SIGN", jumps=True),
+    _row("FLOOR", "floor", np.floor, ("Floor",), ait="FLOOR", jumps=True),
+    _row("CEIL", "ceil", np.ceil, ("Ceil",), jumps=True),
+    _row("ROUND", "round", np.rint, ("Round",), jumps=True),
     _row("SOFTPLUS", "softplus", _softplus, ("Softplus",), ait="SOFTPLUS"),
     _row("SOFTSIGN", "softsign", lambda x: x / (1 + np.abs(x)), ("Softsign",), ait="SOFTSIGN"),
     _row("GELU", "gelu", _gelu, ait="GELU"),
@@ -157,15 +159,15 @@ _TABLE = (
     ),
     _row("LRELU", "lrelu", lambda x, a: np.where(x >= 0, x, a * x), params=1, ait="LRELU"),
     _row("HARDSIGMOID", "hardsigmoid", lambda x, a, b: np.clip(a * x + b, 0, 1), params=2),
-    _row("THRESHOLDED_RELU", "thresholded_relu", lambda x, a: np.where(x > a, x, 0.0), params=1),
-    _row("SHRINK", "shrink", _shrink, params=2, accepts=NUMBERS),
+    _row("THRESHOLDED_RELU", "thresholded_relu", lambda x, a: np.where(x > a, x, 0.0), params=1, jumps=True),
+    _row("SHRINK", "shrink", _shrink, params=2, accepts=NUMBERS, jumps=True),
     # two operands
     _row("ADD", "add", np.add, ("Add",), 2, accepts=NUMBERS, ait="ADD"),
     _row("SUB", "sub", np.subtract, ("Sub",), 2, accepts=NUMBERS, ait="SUB"),
     _row("MUL", "mul", np.multiply, ("Mul",), 2, accepts=NUMBERS, ait="MUL"),
     _row("DIV", "div", _divide, ("Div",), 2, accepts=NUMBERS, ait="DIV"),
     _row("MOD", "mod", _mod, (), 2, accepts=INTEGERS),
-    _row("FMOD", "fmod", _fmod, (), 2, accepts=NUMBERS),
+    _row("FMOD", "fmod", _fmod, (), 2, accepts=NUMBERS, jumps=True),
     _row("POW", "pow", _power, (), 2, accepts=NUMBERS, ait="POW"),
     _row("MAX", "max", np.maximum, (), 2, accepts=NUMBERS, ait="MAX"),
     _row("MIN", "min", np.minimum, (), 2, accepts=NUMBERS, ait="MIN"),

@@ -11,8 +11,6 @@ from ortisan.registry.builder import is_constant
 from ortisan.registry.graph import Node, Value
 from ortisan.registry.ops import Cast, Elementwise
 
-_JUMPING = frozenset({"CEIL", "FLOOR", "FMOD", "ROUND", "SHRINK", "SIGN", "THRESHOLDED_RELU"})
-
 
 @dataclass(frozen=True)
 class Step:
@@ -106,10 +104,8 @@ def build_chain(
 
 
 def _jumps(node: Node) -> bool:
-    """Whether the smallest difference of an operand can change the result by much."""
-    if isinstance(node.op, Elementwise) and node.op.func in _JUMPING:
-        return True
-    return not node.output.dtype.is_float
+    """Whether a step needs its operands as they are stored: integers and booleans jump too."""
+    return not node.output.dtype.is_float or (isinstance(node.op, Elementwise) and node.op.row.jumps)
 
 
 def _step(node: Node, result: str, operands: tuple[str, ...]) -> Step:
