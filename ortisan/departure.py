@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
+from ortisan.codegen.binding import import_binding
 from ortisan.codegen.cpu.plan import GraphPlan, plan_graph
 from ortisan.codegen.tuning import Tuning
 from ortisan.compilation import Compilation, Options, Target
@@ -58,9 +57,7 @@ def find_departure(artifact: Artifact, source: Any, cases: Iterable[Iterable[Cas
         return None
     plans = tuple(plan_graph(graph, keep_all=True) for graph in compiled.graphs)
     _, built = build_sources(replace(compiled, plans=plans), bindings=True)
-    if built.binding is None:
-        raise ArtifactError(f"the build of '{compiled.name}' gave no Python module")
-    module = _import(built.binding)
+    module = import_binding(built.binding)
     weights = _weights(artifact, compiled)
     plain = substitute(compiled.model, ())
     for case, values in _runs(plain, compiled, cases):
@@ -104,17 +101,6 @@ def _compile_again(artifact: Artifact, source: Any) -> Compilation:
             f"'{artifact.folder}' was built from another model or by another version of Ortisan; build it again"
         )
     return compiled
-
-
-def _import(path: Path) -> ModuleType:
-    # pybind11 gives the module it made before when the full name is the same, whatever the file.
-    name = f"ortisan_{path.parent.name}.{path.name.partition('.')[0]}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ArtifactError(f"'{path}' can't be imported as a Python module")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _weights(artifact: Artifact, compiled: Compilation) -> list[list[Array]]:

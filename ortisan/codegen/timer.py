@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ortisan.codegen.binding import import_binding
 from ortisan.codegen.build import build_library
 from ortisan.codegen.isa import Isa
 from ortisan.codegen.render import TEMPLATES, read_header, render
-from ortisan.errors import ToolchainError
 
 _NAME = "ortisan_tune"
 _FROM_BINDING = ("binding/thread_pool.h",)
@@ -36,14 +35,4 @@ def render_timer(isa: Isa) -> dict[str, str]:
 def load_timer(isa: Isa, on_progress: Callable[[str], None] | None = None) -> Any:
     """The module, with its `Timer`. A `ToolchainError` says why it can't be built or loaded."""
     built = build_library(render_timer(isa), name=_NAME, isa=isa, bindings=True, on_progress=on_progress)
-    if built.binding is None:
-        raise ToolchainError("the module that times matrix products was not built")
-    spec = importlib.util.spec_from_file_location(f"{_NAME}_binding", built.binding)
-    if spec is None or spec.loader is None:
-        raise ToolchainError(f"{built.binding} is no Python module")
-    try:
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    except ImportError as error:
-        raise ToolchainError(f"the module that times matrix products can't be loaded: {error}") from error
-    return module
+    return import_binding(built.binding)

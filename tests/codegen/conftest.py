@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # for `sanitized`, which 
 
 from tiny_library import build_tiny
 
+from ortisan.codegen.binding import import_binding
 from ortisan.codegen.build import Built
 
 
@@ -35,9 +35,4 @@ def tiny(build_cache: Path) -> Built:
 @pytest.fixture(scope="session")
 def binding(tiny: Built) -> ModuleType:
     """The Python binding of tiny, imported."""
-    spec = importlib.util.spec_from_file_location("tiny_binding", tiny.binding)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return import_binding(tiny.binding)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import ml_dtypes
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 import ortisan
+from ortisan.codegen.binding import import_binding
 from tests.models.text import text_model
 
 JUMPS = {
@@ -37,11 +37,7 @@ def test_what_jumps_sees_stored_values(name: str, dtype: type, tmp_path: Path) -
     compiled = ortisan.compile(model, whole_graph=True, name=f"jumps_{name}")
     assert len(compiled.plans[0].groups) == 1
     library = ortisan.generate(compiled, tmp_path / name, bindings=True)
-    spec = importlib.util.spec_from_file_location(f"{compiled.name}_binding", library.binding)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = import_binding(library.binding)
     pairs = [(1, -(2.0**-12)), (2, -(2.0**-12)), (-1, 2.0**-12), (3, 2.0**-12), (2.0**-25, 2.0**-25), (1, 2.0**-7)]
     x, z = np.array(pairs * 9).astype(dtype).T.copy()
     stored = (x.astype(np.float32) + z.astype(np.float32)).astype(dtype).astype(np.float32)

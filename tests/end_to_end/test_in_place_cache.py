@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ import onnxruntime as ort
 import pytest
 
 import ortisan
+from ortisan.codegen.binding import import_binding
 from ortisan.runtime.artifact import Artifact
 from tests.models import decoder
 from tests.models.text import text_model
@@ -168,9 +168,7 @@ def test_only_the_new_rows_are_written(paged: Path) -> None:
 
 def test_the_python_module_writes_in_place(paged: Path) -> None:
     (file,) = (paged / "module").glob("pages_binding*.so")
-    spec = importlib.util.spec_from_file_location("pages_binding", file)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = import_binding(file)
     (described,) = module.graphs()
     inputs = [tensor["name"] for tensor in described["inputs"]]
     outputs = [tensor["name"] for tensor in described["outputs"]]

@@ -5,11 +5,9 @@ What does not compile is refused with a reason, so a test here is either right o
 
 from __future__ import annotations
 
-import importlib.util
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
 import ortisan
+from ortisan.codegen.binding import import_binding
 from ortisan.codegen.build import build_library
 from ortisan.codegen.isa import find_isa
 from ortisan.codegen.library import render_library
@@ -102,7 +101,7 @@ def check_built(tests: tuple[NodeTest, ...], library: str) -> None:
     ops = [f"op_{index}" for index in range(len(tests))]
     sources = render_library(plans, name=library, domain=f"ortisan.{library}", ops=ops, isa=isa)
     built = build_library(sources, name=library, isa=isa, bindings=True)
-    module = _import(f"{library}_binding", built.binding)
+    module = import_binding(built.binding)
     wrong = []
     for index, (test, plan) in enumerate(zip(tests, plans, strict=True)):
         graph = module.Graph(index, threads=2)
@@ -127,16 +126,6 @@ def _raw(array: Any) -> Any:
 
 def _typed(array: Any, dtype: Any) -> Any:
     return array.view(dtype) if dtype == DType.BFLOAT16.numpy else array
-
-
-def _import(name: str, path: Path | None) -> Any:
-    assert path is not None
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.build

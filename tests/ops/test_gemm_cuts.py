@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from arrays import values
 
 import ortisan
+from ortisan.codegen.binding import import_binding
 from ortisan.codegen.cpu.cuts import Cut, CutUpTo, Problem, candidates, model_cut
 from ortisan.codegen.cpu.plan import plan_graph
 from ortisan.facade import build_sources
@@ -40,12 +40,7 @@ def library() -> Any:
     assert [product.columns for product in plans[0].products] == [(67, 18)]
     ops = tuple(f"cuts_{index}" for index in range(len(plans)))
     _, built = build_sources(replace(compiled, plans=tuple(plans), ops=ops), bindings=True)
-    spec = importlib.util.spec_from_file_location("cuts_binding", built.binding)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module, plans
+    return import_binding(built.binding), plans
 
 
 def run(library: Any, index: int, rows: int, threads: int) -> list[bytes]:

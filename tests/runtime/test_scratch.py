@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import ortisan
+from ortisan.codegen.binding import import_binding
 from ortisan.describe import describe_compilation
 from ortisan.models import BertSize, bert
 from ortisan.scratch import largest_scratch, scratch_bytes, typical_scratch
@@ -43,11 +43,7 @@ def test_the_manifest_says_for_which_dims(
 def test_the_code_asks_for_as_much(tmp_path: Path) -> None:
     compiled = ortisan.compile(bert(SIZE), dims={"sequence": (1, 33), "batch": (1, 3)}, whole_graph=True)
     library = ortisan.generate(compiled, tmp_path / "out", bindings=True)
-    spec = importlib.util.spec_from_file_location(f"{compiled.name}_binding", library.binding)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = import_binding(library.binding)
     plan = compiled.plans[0]
     graph = module.Graph(0)
     graph.set_weights(plan.packed_weights())
