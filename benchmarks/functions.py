@@ -22,9 +22,9 @@ from onnx import TensorProto, helper
 
 from benchmarks.machine import cpu_name, run_program
 from benchmarks.tables import put_between_marks
-from ortisan.codegen.isa import find_isa
+from ortisan.codegen.cpu.isa import find_isa
 from ortisan.codegen.render import TEMPLATES
-from ortisan.codegen.toolchain import find_compiler
+from ortisan.codegen.tools.toolchain import find_compiler
 from ortisan.errors import OptionError
 
 BEGIN = "<!-- speeds: written by python -m benchmarks.functions --markdown -->"

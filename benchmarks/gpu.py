@@ -14,8 +14,8 @@ from typing import Any
 import onnx_ir as ir
 
 import ortisan
-from ortisan.codegen.toolchain import gpu_architectures, gpus
-from ortisan.doctor import examine_machine
+from ortisan.cli.doctor import examine_machine
+from ortisan.codegen.tools.toolchain import gpu_architectures, gpus
 from ortisan.errors import OrtisanError
 from ortisan.models import bert, gpt2
 from ortisan.runtime.providers import why_no_cuda

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ortisan.codegen.isa import find_isa
-from ortisan.codegen.toolchain import find_compiler, run_tool
+from ortisan.codegen.cpu.isa import find_isa
+from ortisan.codegen.tools.toolchain import find_compiler, run_tool
 from ortisan.errors import ToolchainError
 
 _SOURCE = Path(__file__).with_name("machine.cpp")

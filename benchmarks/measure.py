@@ -16,11 +16,11 @@ from benchmarks.peers import HUGE, ORT, OURS, PEERS, Opened, Subject, Unavailabl
 from benchmarks.results import Build, Load, Result, Row, Timed
 from benchmarks.timing import Effort, best_and_median, take_turns
 from benchmarks.workloads import Workload
-from ortisan.converter.load import load_model
+from ortisan.checks.compare import compare, dtype_of
+from ortisan.converter.read.load import load_model
 from ortisan.converter.save import save_with_external_data
 from ortisan.registry.dtypes import Array
 from ortisan.runtime.artifact import open_artifact
-from ortisan.runtime.compare import compare, dtype_of
 from ortisan.runtime.engine import open_session, quiet_options, run
 
 _FIGURES = "build.json"

@@ -21,11 +21,11 @@ from onnx import numpy_helper
 
 from benchmarks.grouped import group_attention
 from benchmarks.workloads import DECODER, Feeds, Fusible, Workload, is_past
-from ortisan.converter.load import load_model
+from ortisan.converter.read.load import load_model
 from ortisan.converter.save import save_with_external_data
 from ortisan.runtime.artifact import Artifact, open_compiled
 from ortisan.runtime.engine import open_session, quiet_options
-from ortisan.runtime.weights import Weights
+from ortisan.runtime.settings import Weights
 
 Run: TypeAlias = "Callable[[], Any]"
 

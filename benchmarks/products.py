@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.machine import Machine, cpu_name, run_program
-from ortisan.codegen.isa import find_isa
+from ortisan.codegen.cpu.isa import find_isa
 from ortisan.codegen.render import TEMPLATES
-from ortisan.codegen.toolchain import find_compiler
+from ortisan.codegen.tools.toolchain import find_compiler
 
 _SOURCE = Path(__file__).with_name("products.cpp")
 _FLAGS = ("-O3", "-std=gnu++17", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing")

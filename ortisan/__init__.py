@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ortisan._version import __version__
-from ortisan.building import build
-from ortisan.compilation import Compilation
 from ortisan.errors import (
     ArtifactError,
     ModelError,
@@ -16,7 +14,9 @@ from ortisan.errors import (
     UnsupportedError,
     VerifyError,
 )
-from ortisan.facade import CustomOpLibrary, compile, convert_graph, generate
+from ortisan.pipeline.build import build
+from ortisan.pipeline.compilation import Compilation
+from ortisan.pipeline.compile import CustomOpLibrary, compile, convert_graph, generate
 from ortisan.runtime.artifact import Artifact, load
 
 __all__ = [

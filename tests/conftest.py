@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ortisan.codegen.ait.detect import find_aitemplate
-from ortisan.codegen.cuda import find_cuda
-from ortisan.codegen.toolchain import find_compiler, has_gpu
+from ortisan.codegen.tools.cuda import find_cuda
+from ortisan.codegen.tools.toolchain import find_compiler, has_gpu
 from ortisan.errors import ToolchainError
 from ortisan.runtime.providers import why_no_cuda
 

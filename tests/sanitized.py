@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from ortisan.codegen.toolchain import find_compiler
+from ortisan.codegen.tools.toolchain import find_compiler
 
 DRIVER = Path(__file__).parent / "cpp" / "thread_driver.cpp"
 

@@ -15,9 +15,6 @@ from typer.testing import CliRunner
 import ortisan
 from ortisan.cli.app import app
 from ortisan.cli.options import read_between, read_dims
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from tests.models.mlp import mlp
 from tests.models.text import text_model
 
@@ -260,7 +257,8 @@ def test_help_fits_the_terminal(command: list[str]) -> None:
 @pytest.fixture
 def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache with two builds, a choice and an artifact of the PyTorch front, as `cache` finds it."""
-    from ortisan.codegen import cache, tuning_cache
+    from ortisan.codegen.cpu.tune import remember as tuning_cache
+    from ortisan.codegen.tools import build_cache as cache
 
     monkeypatch.setenv("ORTISAN_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "built").write_bytes(b"x" * 200_000)
@@ -338,7 +336,7 @@ def test_an_artifact_is_examined_with_its_own_cuts(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cuts are part of the domain, and the manifest knows them when the cache has forgotten."""
-    from ortisan.codegen import tuning
+    from ortisan.codegen.cpu.tune import choose as tuning
 
     def choose_small_tasks(job: object, problem: object, timer: object) -> tuning.Choice:
         cut = tuning.Cut(8, 3, 1, False)

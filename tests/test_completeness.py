@@ -9,7 +9,7 @@ import pytest
 from ortisan.codegen.ait.calls import ROWS
 from ortisan.codegen.ait.compose import COMPOSITIONS
 from ortisan.codegen.ait.rules import RULES
-from ortisan.codegen.cpu.emit import EMITTERS
+from ortisan.codegen.cpu.kernels import EMITTERS
 from ortisan.codegen.cpu.packing import panel_width
 from ortisan.codegen.cpu.source import _HEADERS
 from ortisan.codegen.render import TEMPLATES

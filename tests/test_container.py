@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ortisan.codegen.container import ContainerCall, find_engine, run_in_container
+from ortisan.codegen.tools.container import ContainerCall, find_engine, run_in_container
 from ortisan.errors import ToolchainError
 
 DOCKER = """#!/bin/sh

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ortisan
-from ortisan import demo as demos
+from ortisan.cli import demo as demos
 from ortisan.cli.app import app
 from ortisan.models import BertSize, bert
 

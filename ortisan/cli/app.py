@@ -149,7 +149,7 @@ def inspect(
     json: options.Json = False,
 ) -> None:
     """Show what would be compiled, what not and why. Builds nothing."""
-    from ortisan.inspection import inspect_model
+    from ortisan.pipeline.inspect import inspect_model
 
     chosen = options.selection(dim, include, exclude, between, whole_graph)
     with phases(json) as phase:
@@ -178,7 +178,7 @@ def verify(
     json: options.Json = False,
 ) -> None:
     """Compare an artifact with ONNX Runtime. Exits with 1 when they disagree."""
-    from ortisan import examine
+    from ortisan.pipeline import check as examine
 
     with phases(json) as phase:
         phase("verifying against ONNX Runtime")
@@ -207,7 +207,7 @@ def bench(
     json: options.Json = False,
 ) -> None:
     """Time an artifact against stock ONNX Runtime, run by run in turn."""
-    from ortisan import examine
+    from ortisan.pipeline import check as examine
 
     with phases(json) as phase:
         phase("timing against ONNX Runtime")
@@ -230,7 +230,7 @@ def bench(
 @tidy
 def doctor(json: options.Json = False) -> None:
     """Show what is installed, what is missing and how to get it."""
-    from ortisan.doctor import examine_machine
+    from ortisan.cli.doctor import examine_machine
 
     findings = examine_machine()
     if json:
@@ -249,7 +249,7 @@ def demo(
     json: options.Json = False,
 ) -> None:
     """Make a BERT encoder, compile it, verify it and time it."""
-    from ortisan.demo import run_demo
+    from ortisan.cli.demo import run_demo
 
     with tempfile.TemporaryDirectory(prefix="ortisan-demo-") as spare:
         folder = output if _writable(output) else Path(spare)

@@ -20,7 +20,7 @@ _UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 @tidy
 def list_caches(json: options.Json = False) -> None:
     """Show how much is remembered: builds, how matrix products are cut, and what the PyTorch front built."""
-    from ortisan.caches import read_caches
+    from ortisan.pipeline.caches import read_caches
 
     caches = read_caches()
     if json:
@@ -42,7 +42,7 @@ def clear(
     json: options.Json = False,
 ) -> None:
     """Forget finished builds, how matrix products are cut and what the PyTorch front built, or some of it."""
-    from ortisan.caches import clear_caches
+    from ortisan.pipeline.caches import clear_caches
 
     all_of_it = not (builds or tuning or torch)
     removed = clear_caches(builds=builds or all_of_it, tuning=tuning or all_of_it, torch=torch or all_of_it)

@@ -8,9 +8,9 @@ from typing import Any
 
 import typer
 
-from ortisan.codegen.cache import cache_folder
-from ortisan.codegen.container import ContainerCall, run_in_container
-from ortisan.codegen.toolchain import has_gpu
+from ortisan.codegen.tools.build_cache import cache_folder
+from ortisan.codegen.tools.container import ContainerCall, run_in_container
+from ortisan.codegen.tools.toolchain import has_gpu
 from ortisan.runtime.artifact import Artifact, open_artifact
 from ortisan.runtime.folder import check_replaceable
 

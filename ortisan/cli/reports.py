@@ -10,17 +10,17 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from ortisan.checks.bench import Bench
+from ortisan.checks.verify import Verification
+from ortisan.cli.demo import SIZES, Demo
+from ortisan.cli.doctor import Finding
 from ortisan.cli.screen import number, out, plural, row, say, table
 from ortisan.codegen.ait.model import AitModel
 from ortisan.codegen.cpu.plan import GraphPlan
-from ortisan.demo import SIZES, Demo
-from ortisan.doctor import Finding
-from ortisan.giveback import SLOWER
-from ortisan.inspection import Inspection
+from ortisan.codegen.cpu.scratch import Scratch, largest_scratch, typical_scratch
+from ortisan.pipeline.give_back import SLOWER
+from ortisan.pipeline.inspect import Inspection
 from ortisan.runtime.artifact import Artifact
-from ortisan.runtime.bench import Bench
-from ortisan.runtime.verify import Verification
-from ortisan.scratch import Scratch, largest_scratch, typical_scratch
 
 _STATE_STYLES = {"ok": "green", "missing": "bold red", "optional": "yellow"}
 _MOST_ROWS = 20

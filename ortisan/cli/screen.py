@@ -16,7 +16,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from ortisan.codegen.container import PROGRESS, PROGRESS_MARK
+from ortisan.codegen.tools.container import PROGRESS, PROGRESS_MARK
 from ortisan.runtime.manifest import plain
 
 

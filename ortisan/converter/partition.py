@@ -13,7 +13,7 @@ from typing import TypeAlias
 import onnx_ir as ir
 
 from ortisan.converter.lowering import RefusedNode, lower_subgraph, probe
-from ortisan.converter.selection import LEFT_OUT
+from ortisan.converter.read.selection import LEFT_OUT
 from ortisan.errors import UnsupportedError
 from ortisan.registry.graph import Graph
 from ortisan.registry.ops import Move

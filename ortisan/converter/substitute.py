@@ -11,8 +11,8 @@ from onnx_ir.passes import common
 
 from ortisan.converter.fuse import expand_private
 from ortisan.converter.partition import Subgraph
-from ortisan.converter.quiet import quiet_libraries
-from ortisan.converter.selection import LAYER_ANNOTATION
+from ortisan.converter.passes.quiet import quiet_libraries
+from ortisan.converter.read.selection import LAYER_ANNOTATION
 from ortisan.registry.dtypes import Array
 
 _OWN_METADATA = "ortisan."

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ortisan.checks.bench import Bench
+from ortisan.checks.verify import Verification
 from ortisan.errors import ArtifactError, OptionError
-from ortisan.runtime.bench import Bench
 from ortisan.runtime.engine import onnxruntime, open_session, register
 from ortisan.runtime.manifest import Manifest, read_manifest, sha256
 from ortisan.runtime.providers import check_providers, needs_cuda, providers_for
-from ortisan.runtime.verify import Verification
-from ortisan.runtime.weights import AUTO, Weights, check_weights, set_weights
+from ortisan.runtime.settings import AUTO, Weights, check_weights, set_weights
 
 _HASHED_BYTES = 64 << 20
 """Files up to this size are checked by their hash when a session is opened, larger ones by their size."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from ortisan.converter.load import load_model
+from ortisan.converter.read.load import load_model
 from ortisan.converter.save import save_with_external_data
 from ortisan.errors import ArtifactError, ToolchainError
 from ortisan.registry.dtypes import Array

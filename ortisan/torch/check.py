@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ortisan.checks.compare import compare, dtype_of
 from ortisan.errors import VerifyError
-from ortisan.runtime.compare import compare, dtype_of
 from ortisan.torch.tree import leaves_with_names
 
 

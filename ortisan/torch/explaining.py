@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from ortisan.compilation import Compilation
-from ortisan.describe import group_left_out
 from ortisan.errors import OrtisanError
-from ortisan.facade import compile_with
+from ortisan.pipeline.compilation import Compilation
+from ortisan.pipeline.compile import compile_with
+from ortisan.pipeline.manifest import group_left_out
 from ortisan.torch.compiled import CompiledGraph
 from ortisan.torch.dynamo import compile_graph
 from ortisan.torch.options import make_options

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from ortisan.codegen.cache import cache_folder
+from ortisan.codegen.tools.build_cache import cache_folder
 from ortisan.errors import ArtifactError, OptionError, UnsupportedError
-from ortisan.runtime.kept import forget_kept
+from ortisan.pipeline.kept import forget_kept
 from ortisan.torch.check import compare_with_eager
 from ortisan.torch.entry import Entry, Kind, build_entry, kind_of
 from ortisan.torch.graph import check_tensor

@@ -14,12 +14,12 @@ import onnx_ir as ir
 import torch
 
 from ortisan._version import __version__
-from ortisan.codegen.isa import find_isa
-from ortisan.codegen.torch_op import TorchKit, build_torch_op
+from ortisan.codegen.cpu.isa import find_isa
+from ortisan.codegen.cpu.torch_op import TorchKit, build_torch_op
 from ortisan.errors import ArtifactError, UnsupportedError
 from ortisan.runtime.artifact import Artifact, check_content
 from ortisan.runtime.manifest import folder_hash
-from ortisan.runtime.weights import AUTO
+from ortisan.runtime.settings import AUTO
 
 _SENTENCE_BYTES = 1024
 _ALIGNMENT = 64

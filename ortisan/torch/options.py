@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from ortisan.building import Keep
-from ortisan.codegen.tuning import Tune, check_mode
+from ortisan.codegen.cpu.tune.choose import Tune, check_mode
 from ortisan.errors import OptionError
-from ortisan.runtime.weights import AUTO, Weights, check_weights
+from ortisan.pipeline.build import Keep
+from ortisan.runtime.settings import AUTO, Weights, check_weights
 
 Exporter: TypeAlias = "Literal['dynamo', 'legacy'] | Callable[..., Any]"
 """A callable gets (module, tensors, dynamic) and gives an ONNX model; see `export.Request`."""

@@ -21,17 +21,17 @@ import numpy as np
 import onnx_ir as ir
 
 from ortisan._version import __version__
-from ortisan.building import build, build_at_once
-from ortisan.codegen.cache import cache_folder, cache_key
-from ortisan.codegen.toolchain import find_compiler
-from ortisan.compilation import Options as BuildOptions
-from ortisan.compilation import Target
-from ortisan.converter.model_hash import model_hash
+from ortisan.codegen.tools.build_cache import cache_folder, cache_key
+from ortisan.codegen.tools.toolchain import find_compiler
+from ortisan.converter.read.model_hash import model_hash
 from ortisan.errors import ArtifactError, OptionError, UnsupportedError
+from ortisan.pipeline.build import build, build_at_once
+from ortisan.pipeline.compilation import Options as BuildOptions
+from ortisan.pipeline.compilation import Target
+from ortisan.pipeline.kept import all_kept, kept_folder
 from ortisan.registry.snippets import DOMAIN as SNIPPETS
 from ortisan.runtime.artifact import Artifact, open_artifact
 from ortisan.runtime.engine import onnxruntime
-from ortisan.runtime.kept import all_kept, kept_folder
 from ortisan.runtime.manifest import MANIFEST
 from ortisan.torch.options import Options
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from op_cases import Written
 
 from ortisan.codegen.ait.scalars import COMPARISONS, COMPOSITIONS, FUNCTIONS
 from ortisan.registry.builder import Builder
@@ -37,6 +36,7 @@ from ortisan.registry.ops import (
     Split,
 )
 from ortisan.registry.scalars import SCALARS
+from tests.ait.op_cases import Written
 
 B, S, P = symbol("b"), symbol("s"), symbol("p")
 SIZES = {"b": 2, "s": 5, "p": 3}
@@ -164,7 +164,7 @@ def every_op(*, dynamic: bool) -> Iterator[Written]:
         if dynamic:
             yield case
         else:
-            from op_cases import fixed
+            from tests.ait.op_cases import fixed
 
             yield fixed(case)
 

@@ -13,16 +13,16 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from interpreted import Run
 from onnx import helper, numpy_helper
 
 import ortisan
+from ortisan.checks.samples import Case
 from ortisan.codegen.ait.adapter import Adapter
-from ortisan.compilation import Compilation
 from ortisan.converter.substitute import substitute
-from ortisan.giveback import boundary_values
 from ortisan.models import BertSize, Gpt2Size, LlamaSize, bert, gpt2, llama
-from ortisan.runtime.samples import Case
+from ortisan.pipeline.compilation import Compilation
+from ortisan.pipeline.give_back import boundary_values
+from tests.ait.interpreted import Run
 
 Feeds = Mapping[str, np.ndarray[Any, Any]]
 VOCABULARY, LAYERS, HEADS, SIZE = 100, 2, 4, 16
@@ -35,14 +35,14 @@ _RANDOM = np.random.default_rng(5)
 def rules_only() -> Iterator[None]:
     """Compiles without AITemplate: what the rules have nothing against is taken."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ortisan.gpu.find_aitemplate", lambda: None)
+        patch.setattr("ortisan.codegen.ait.backend.find_aitemplate", lambda: None)
         patch.setattr(Adapter, "refusals", lambda self, graphs: [{} for _ in graphs])
-        patch.setattr("ortisan.facade.plan_graphs", _no_plans)
+        patch.setattr("ortisan.pipeline.compile.plan_graphs", _no_plans)
         yield
 
 
 def _no_plans(graphs: Any, options: Any, say: Any, **rest: Any) -> Any:
-    from ortisan.codegen.tuning import by_cost_model
+    from ortisan.codegen.cpu.tune.choose import by_cost_model
 
     return (), by_cost_model((), "off", "")
 

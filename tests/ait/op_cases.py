@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 import sympy
-from harness import Case
-from op_graphs import GraphCase
 
 import ortisan
 from ortisan.registry.builder import Builder
 from ortisan.registry.dims import Dim, is_static, settle, symbol
 from ortisan.registry.evaluate import bind_symbols
 from ortisan.registry.graph import Graph, Op, TensorType, Value
+from tests.ops.harness import Case
+from tests.ops.op_graphs import GraphCase
 
 OPS = Path(__file__).parent.parent / "ops"
 _ROOM = 3
@@ -40,7 +40,7 @@ class Written:
 def written_cases() -> Iterator[Written]:
     """Every case of tests/ops that lowers and has no empty tensor."""
     for path in sorted(OPS.glob("test_*.py")):
-        module = importlib.import_module(path.stem)
+        module = importlib.import_module(f"tests.ops.{path.stem}")
         seen: set[int] = set()
         for value in vars(module).values():
             for case in value if isinstance(value, list) else ():

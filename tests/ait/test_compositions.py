@@ -7,24 +7,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-import test_attention
-from arrays import values
-from every_op import GRAPHS, every_op
-from interpreted import difference
-from op_cases import Written
 
 from ortisan.codegen.ait.barriers import set_barriers
 from ortisan.codegen.ait.compose import COMPOSITIONS
 from ortisan.codegen.ait.dialect import to_dialect
-from ortisan.codegen.ait.parallel import join_products
-from ortisan.codegen.ait.precision import to_half
+from ortisan.codegen.ait.join_products import join_products
 from ortisan.registry.builder import Builder
 from ortisan.registry.dims import symbol
 from ortisan.registry.dtypes import DType
 from ortisan.registry.evaluate import evaluate_graph
 from ortisan.registry.graph import Graph, TensorType, Value
 from ortisan.registry.ops import Attention, Elementwise, Gemm, Reshape, Split
+from ortisan.registry.passes.narrow import to_half
 from ortisan.registry.verify import verify_graph
+from tests.ait.every_op import GRAPHS, every_op
+from tests.ait.interpreted import difference
+from tests.ait.op_cases import Written
+from tests.ops import test_attention
+from tests.ops.arrays import values
 
 CASES = {case.name: case for dynamic in (False, True) for case in every_op(dynamic=dynamic)}
 

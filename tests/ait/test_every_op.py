@@ -5,9 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from every_op import GRAPHS, every_op
-from interpreted import SETTINGS, Run, interpret_all
-from op_cases import join
 
 from ortisan.codegen.ait.adapter import Prepared, prepare, run_worker
 from ortisan.codegen.ait.compose import COMPOSITIONS
@@ -16,6 +13,9 @@ from ortisan.codegen.ait.dialect import to_dialect
 from ortisan.codegen.ait.rules import RULES
 from ortisan.codegen.ait.scalars import COMPARISONS, FUNCTIONS
 from ortisan.registry.ops import Elementwise, Full
+from tests.ait.every_op import GRAPHS, every_op
+from tests.ait.interpreted import SETTINGS, Run, interpret_all
+from tests.ait.op_cases import join
 
 KINDS = pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "dynamic"])
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_models import GpuModel, gpu_models
-from interpreted import Outcome, Run, difference, interpret_all
-from op_cases import Written, fixed, join, op_names, written_cases
 
 from ortisan.codegen.ait.adapter import prepare
-from ortisan.flops import compiled_share
+from ortisan.pipeline.flops import compiled_share
 from ortisan.registry.evaluate import evaluate_graph
+from tests.ait.gpu_models import GpuModel, gpu_models
+from tests.ait.interpreted import Outcome, Run, difference, interpret_all
+from tests.ait.op_cases import Written, fixed, join, op_names, written_cases
 
 pytestmark = pytest.mark.aitemplate
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_models import GpuModel, gpu_models, rules_only
 
 import ortisan
 from ortisan.codegen.ait.adapter import Adapter, AitSettings, prepare
 from ortisan.codegen.ait.worker.tiles import choose_tile, problem_size
-from ortisan.compilation import Target
+from ortisan.pipeline.compilation import Target
 from ortisan.registry.builder import Builder
 from ortisan.registry.dims import Dim, symbol
 from ortisan.registry.dtypes import DType
@@ -31,6 +30,7 @@ from ortisan.registry.ops import (
     Softmax,
     Split,
 )
+from tests.ait.gpu_models import GpuModel, gpu_models, rules_only
 
 S = symbol("s")
 
@@ -176,7 +176,7 @@ def test_tiles_are_chosen_by_size(workload: str, tile: str) -> None:
 
 
 def test_graphs_with_next_to_nothing_to_compute_are_left(model: GpuModel) -> None:
-    from ortisan.gpu import objections
+    from ortisan.codegen.ait.backend import objections
 
     def written(name: str, op: Callable[[Builder, Value], Value]) -> Any:
         b = Builder(name)

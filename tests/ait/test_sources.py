@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_models import GpuModel, gpu_models
 
 import ortisan
 from ortisan.codegen.ait.adapter import Adapter
 from ortisan.codegen.ait.model import AitModel
-from ortisan.inspection import inspect_model
+from ortisan.pipeline.inspect import inspect_model
+from tests.ait.gpu_models import GpuModel, gpu_models
 
 pytestmark = pytest.mark.aitemplate
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # for `sanitized`, which is not only for this folder
-
-from tiny_library import build_tiny
-
-from ortisan.codegen.binding import import_binding
-from ortisan.codegen.build import Built
+from ortisan.codegen.cpu.build import Built
+from ortisan.codegen.tools.binding import import_binding
+from tests.codegen.tiny_library import build_tiny
 
 
 @pytest.fixture(scope="session", autouse=True)

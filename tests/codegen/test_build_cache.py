@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ortisan.codegen import cache
+from ortisan.codegen.tools import build_cache as cache
 
 
 @pytest.fixture(autouse=True)

@@ -12,13 +12,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tiny_library import build_tiny, tiny_project
 
-from ortisan.codegen import cache
-from ortisan.codegen.build import Built, build_library
-from ortisan.codegen.isa import ISAS, find_isa
-from ortisan.codegen.toolchain import find_cmake, find_compiler, find_ninja
+from ortisan.codegen.cpu.build import Built, build_library
+from ortisan.codegen.cpu.isa import ISAS, find_isa
+from ortisan.codegen.tools import build_cache as cache
+from ortisan.codegen.tools.toolchain import find_cmake, find_compiler, find_ninja
 from ortisan.errors import OptionError, ToolchainError
+from tests.codegen.tiny_library import build_tiny, tiny_project
 
 pytestmark = pytest.mark.build
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ortisan
-from ortisan.codegen.binding import import_binding
+from ortisan.codegen.tools.binding import import_binding
 from tests.models.text import text_model
 
 JUMPS = {

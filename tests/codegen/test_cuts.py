@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ortisan
-from ortisan.codegen.cpu.cuts import (
+from ortisan.codegen.cpu.tune.blocking import (
     DEFAULT,
     Cut,
     CutUpTo,
@@ -22,7 +22,7 @@ from ortisan.codegen.cpu.cuts import (
     table,
 )
 from ortisan.codegen.render import TEMPLATES
-from ortisan.facade import render_sources
+from ortisan.pipeline.compile import render_sources
 from ortisan.registry.dims import bounds_of, product, symbol
 from ortisan.registry.dtypes import DType
 from tests.models.text import text_model

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ortisan.codegen.isa import ISAS
+from ortisan.codegen.cpu.isa import ISAS
 from ortisan.codegen.render import TEMPLATES
-from ortisan.codegen.toolchain import Compiler, find_compiler
+from ortisan.codegen.tools.toolchain import Compiler, find_compiler
 from ortisan.errors import ToolchainError
 
 pytestmark = pytest.mark.build

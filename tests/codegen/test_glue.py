@@ -11,10 +11,10 @@ import onnx
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
-from tiny_library import W, add_model, add_reference, build_tiny, open_session, tiny_project
 
-from ortisan.codegen.build import Built, build_library
-from ortisan.codegen.isa import ISAS, find_isa, missing_features
+from ortisan.codegen.cpu.build import Built, build_library
+from ortisan.codegen.cpu.isa import ISAS, find_isa, missing_features
+from tests.codegen.tiny_library import W, add_model, add_reference, build_tiny, open_session, tiny_project
 
 pytestmark = pytest.mark.build
 

@@ -9,7 +9,8 @@ from types import ModuleType
 import ml_dtypes
 import numpy as np
 import pytest
-from tiny_library import W, add_reference
+
+from tests.codegen.tiny_library import W, add_reference
 
 pytestmark = pytest.mark.build
 

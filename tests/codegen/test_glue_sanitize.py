@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sanitized import run_sanitized, run_threads
-from tiny_library import build_tiny, tiny_project
+
+from tests.codegen.tiny_library import build_tiny, tiny_project
+from tests.sanitized import run_sanitized, run_threads
 
 pytestmark = [pytest.mark.build, pytest.mark.sanitize]
 
@@ -14,9 +15,9 @@ SESSION = f"""
 import gc, sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
 import numpy as np
-from tiny_library import add_model, add_reference, open_session
+from tests.codegen.tiny_library import add_model, add_reference, open_session
 
 library = Path(sys.argv[1])
 inputs = {{"x": np.ones((5, 5, 4), np.float32), "b": np.ones(5, np.float32)}}

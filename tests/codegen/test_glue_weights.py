@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import onnxruntime as ort
 import pytest
-from tiny_library import W, add_model, add_reference, build_tiny, open_session, tiny_project
 
-from ortisan.codegen.build import Built
+from ortisan.codegen.cpu.build import Built
+from tests.codegen.tiny_library import W, add_model, add_reference, build_tiny, open_session, tiny_project
 
 MODES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 pytestmark = [

@@ -10,7 +10,7 @@ import onnxruntime as ort
 import pytest
 
 import ortisan
-from ortisan.codegen.cpu.emit.elementwise import ElementwiseContext
+from ortisan.codegen.cpu.kernels.elementwise import ElementwiseContext
 from tests.models.text import text_model
 
 SIGNATURE = "(float[A,B] x, float[B] z) => (float[A,B] y, float[A,B] w, bool[A,B] p)"

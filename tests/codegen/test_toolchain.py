@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ortisan.codegen import toolchain
-from ortisan.codegen.isa import ISAS, cpu_features, find_isa, missing_features, native_isa, why_not_run
-from ortisan.codegen.toolchain import find_cmake, find_compiler, find_ninja, run_tool, tool_version
+from ortisan.codegen.cpu.isa import ISAS, cpu_features, find_isa, missing_features, native_isa, why_not_run
+from ortisan.codegen.tools import toolchain
+from ortisan.codegen.tools.toolchain import find_cmake, find_compiler, find_ninja, run_tool, tool_version
 from ortisan.errors import OptionError, ToolchainError
 
 GCC = "g++ 12.2\nCopyright (C) 2022 Free Software Foundation, Inc."
@@ -177,5 +177,7 @@ def test_native_lacks_nothing() -> None:
 
 def test_what_a_cpu_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr("ortisan.codegen.isa.cpu_features", lambda: frozenset(ISAS["x86-64-v2"].features) - {"popcnt"})
+    monkeypatch.setattr(
+        "ortisan.codegen.cpu.isa.cpu_features", lambda: frozenset(ISAS["x86-64-v2"].features) - {"popcnt"}
+    )
     assert why_not_run(ISAS["x86-64-v2"]) == "this machine lacks popcnt"

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 import ortisan
-from ortisan.codegen import tuning as tuning_module
-from ortisan.codegen.cpu.cuts import DEFAULT, Cut, Product, as_numbers, candidates
-from ortisan.codegen.isa import ISAS, find_isa
-from ortisan.codegen.machine import Machine, cpu_model, this_machine
+from ortisan.codegen.cpu.isa import ISAS, find_isa
+from ortisan.codegen.cpu.machine import Machine, cpu_model, this_machine
+from ortisan.codegen.cpu.tune import choose as tuning_module
+from ortisan.codegen.cpu.tune.blocking import DEFAULT, Cut, Product, as_numbers, candidates
+from ortisan.codegen.cpu.tune.choose import Race, Tuning, by_cost_model, tune
+from ortisan.codegen.cpu.tune.timer import load_timer, render_timer
 from ortisan.codegen.render import TEMPLATES
-from ortisan.codegen.timer import load_timer, render_timer
-from ortisan.codegen.tuning import Race, Tuning, by_cost_model, tune
 from ortisan.errors import OptionError, ToolchainError
-from ortisan.facade import render_sources
+from ortisan.pipeline.compile import render_sources
 from ortisan.registry.dtypes import DType
 from tests.models.mlp import mlp
 
@@ -268,7 +268,7 @@ def test_off_asks_neither_the_machine_nor_the_cache(cache: Path, monkeypatch: py
 
 @pytest.mark.parametrize("target", ["cpu:aarch64", "cpu:x86-64-v4", "reference"])
 def test_a_target_that_does_not_run_here_is_not_timed(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ortisan import planning
+    from ortisan.codegen.cpu import backend as planning
 
     forbid(monkeypatch)
     monkeypatch.setattr(planning, "why_not_run", lambda isa: "this machine lacks avx512f")

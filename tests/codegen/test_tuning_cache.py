@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ortisan.codegen import tuning_cache
+from ortisan.codegen.cpu.tune import remember as tuning_cache
 
 FACTS = {"cpu": "a", "size": "1x2x3"}
 ANSWER = {"cut": [768, 128, 100000, True]}

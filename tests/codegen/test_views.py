@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 import ortisan
-from ortisan.codegen.cpu.fusion import fuse
+from ortisan.codegen.cpu.fuse import fuse
 from ortisan.codegen.cpu.plan import GraphPlan
 from ortisan.codegen.cpu.views import Views, line_length, walk
 from ortisan.registry.dims import symbol

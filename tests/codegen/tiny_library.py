@@ -10,9 +10,9 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
-from ortisan.codegen.build import Built, build_library
-from ortisan.codegen.isa import find_isa
-from ortisan.codegen.library import CPU_FOLDERS, BuildSource, plain_files
+from ortisan.codegen.cpu.build import Built, build_library
+from ortisan.codegen.cpu.isa import find_isa
+from ortisan.codegen.cpu.library import CPU_FOLDERS, BuildSource, plain_files
 from ortisan.codegen.render import render
 
 CPP = Path(__file__).parent.parent / "cpp"

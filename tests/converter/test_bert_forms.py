@@ -10,8 +10,8 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from ortisan.converter.canonical import Canonical, canonicalize
-from ortisan.converter.load import load_model
+from ortisan.converter.passes.canonical import Canonical, canonicalize
+from ortisan.converter.read.load import load_model
 from tests.models.bert import bert_dynamo, bert_feeds, bert_legacy, bert_ort_fused
 from tests.models.private_ops import check_private_ops, private_nodes
 from tests.models.text import run_ort

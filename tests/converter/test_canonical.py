@@ -11,10 +11,10 @@ import onnx.parser
 import onnx_ir as ir
 import pytest
 
-from ortisan.converter.canonical import Canonical, canonicalize
 from ortisan.converter.fuse import expand_private
-from ortisan.converter.load import load_model
-from ortisan.converter.origin import origins
+from ortisan.converter.passes.canonical import Canonical, canonicalize
+from ortisan.converter.passes.origin import origins
+from ortisan.converter.read.load import load_model
 from ortisan.errors import ModelError, OptionError, UnsupportedError
 from tests.models.text import Array, random_feeds, run_ort, text_model
 

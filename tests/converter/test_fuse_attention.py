@@ -7,8 +7,8 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from ortisan.converter.canonical import canonicalize
-from ortisan.converter.load import load_model
+from ortisan.converter.passes.canonical import canonicalize
+from ortisan.converter.read.load import load_model
 from tests.models.private_ops import check_private_ops, private_nodes
 from tests.models.text import Array, random_feeds, run_ort, text_model
 

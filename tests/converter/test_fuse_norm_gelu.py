@@ -8,10 +8,10 @@ import numpy as np
 import onnx
 import pytest
 
-from ortisan.converter.canonical import Canonical, canonicalize
 from ortisan.converter.fuse import expand_private
-from ortisan.converter.load import load_model
-from ortisan.converter.origin import origins
+from ortisan.converter.passes.canonical import Canonical, canonicalize
+from ortisan.converter.passes.origin import origins
+from ortisan.converter.read.load import load_model
 from tests.models.private_ops import check_private_ops, private_nodes
 from tests.models.text import random_feeds, run_ort, text_model
 

@@ -12,8 +12,8 @@ import onnxruntime as ort
 import pytest
 
 import ortisan
-from ortisan.converter.in_place import with_cache
-from ortisan.converter.symbols import ascending
+from ortisan.converter.passes.kv_cache import with_cache
+from ortisan.converter.read.symbols import ascending
 from ortisan.errors import OptionError, UnsupportedError
 from ortisan.registry.ops import DynamicSlice
 from tests.models import decoder

@@ -12,7 +12,7 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from ortisan.converter.load import load_model
+from ortisan.converter.read.load import load_model
 from ortisan.errors import ModelError
 from tests.models.mlp import mlp
 from tests.models.text import random_feeds, run_ort, text_model

@@ -7,8 +7,8 @@ import onnx_ir as ir
 import pytest
 
 import ortisan
-from ortisan.converter.canonical import canonicalize
-from ortisan.converter.load import load_model
+from ortisan.converter.passes.canonical import canonicalize
+from ortisan.converter.read.load import load_model
 from tests.models.text import run_ort, text_model
 
 STEADY = "next = Relu(state) each = ReduceMax <keepdims = 0> (state)"

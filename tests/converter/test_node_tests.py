@@ -12,9 +12,9 @@ import pytest
 from onnx import numpy_helper
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
-from ortisan.converter.canonical import canonicalize
 from ortisan.converter.fuse import expand_private
-from ortisan.converter.load import load_model
+from ortisan.converter.passes.canonical import canonicalize
+from ortisan.converter.read.load import load_model
 from ortisan.errors import OrtisanError
 
 pytestmark = pytest.mark.slow

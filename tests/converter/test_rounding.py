@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import ortisan
-from ortisan.describe import rounded_floats
-from ortisan.examine import verify
+from ortisan.pipeline.check import verify
+from ortisan.pipeline.manifest import rounded_floats
 from tests.models.text import text_model
 
 HALF = "h = Cast <to = 10> (x) p = MatMul(h, w) s = Softmax(p) y = Cast <to = 1> (s)"

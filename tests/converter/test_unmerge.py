@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ortisan.converter.canonical import canonicalize
-from ortisan.converter.load import load_model
+from ortisan.converter.passes.canonical import canonicalize
+from ortisan.converter.read.load import load_model
 from tests.models.private_ops import check_private_ops, private_nodes
 from tests.models.text import random_feeds, run_ort, text_model
 

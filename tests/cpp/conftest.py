@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from remote import RemoteLibrary, emulator
 
-from ortisan.codegen.isa import ISAS, Isa, why_not_run
-from ortisan.codegen.toolchain import Compiler, find_compiler
+from ortisan.codegen.cpu.isa import ISAS, Isa, why_not_run
+from ortisan.codegen.tools.toolchain import Compiler, find_compiler
 from ortisan.errors import ToolchainError
+from tests.cpp.remote import RemoteLibrary, emulator
 
 HERE = Path(__file__).parent
 HEADERS = [HERE.parents[1] / "ortisan" / "templates" / folder for folder in ("graph", "cpu")]

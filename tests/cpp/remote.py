@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ortisan.codegen.isa import Isa
-from ortisan.codegen.toolchain import Compiler
+from ortisan.codegen.cpu.isa import Isa
+from ortisan.codegen.tools.toolchain import Compiler
 
 
 class Pointer:

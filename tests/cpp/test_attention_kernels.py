@@ -9,7 +9,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from remote import Pointer, argument
+
+from tests.cpp.remote import Pointer, argument
 
 pytestmark = pytest.mark.build
 RNG = np.random.default_rng(4)

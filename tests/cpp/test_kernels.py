@@ -11,9 +11,9 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from remote import Pointer
 
 from ortisan.registry.scalars import SCALARS
+from tests.cpp.remote import Pointer
 
 pytestmark = pytest.mark.build
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from remote import Pointer
 
-from ortisan.codegen.cpu.cuts import Problem, as_numbers, candidates
+from ortisan.codegen.cpu.tune.blocking import Problem, as_numbers, candidates
 from ortisan.registry.dtypes import DType
+from tests.cpp.remote import Pointer
 
 pytestmark = pytest.mark.build
 RNG = np.random.default_rng(7)

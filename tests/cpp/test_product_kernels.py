@@ -8,7 +8,8 @@ from collections.abc import Callable
 import ml_dtypes
 import numpy as np
 import pytest
-from remote import call
+
+from tests.cpp.remote import call
 
 pytestmark = pytest.mark.build
 RNG = np.random.default_rng(4)

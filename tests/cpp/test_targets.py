@@ -17,13 +17,13 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
-from remote import Pointer
 
 import ortisan
-from ortisan.codegen.isa import ISAS, Isa, find_isa, why_not_run
-from ortisan.codegen.toolchain import Compiler
-from ortisan.facade import render_sources
+from ortisan.codegen.cpu.isa import ISAS, Isa, find_isa, why_not_run
+from ortisan.codegen.tools.toolchain import Compiler
 from ortisan.models import BertSize, bert
+from ortisan.pipeline.compile import render_sources
+from tests.cpp.remote import Pointer
 
 pytestmark = pytest.mark.build
 HERE = Path(__file__).parent

@@ -9,7 +9,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from remote import call
+
+from tests.cpp.remote import call
 
 pytestmark = pytest.mark.build
 RNG = np.random.default_rng(3)

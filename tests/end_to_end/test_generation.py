@@ -9,9 +9,9 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime
 import pytest
-from decoding import greedy
 
 import ortisan
+from examples.decoding import greedy
 from ortisan.models import Gpt2Size, LlamaSize, gpt2, llama
 
 pytestmark = pytest.mark.build

@@ -14,7 +14,7 @@ import onnxruntime as ort
 import pytest
 
 import ortisan
-from ortisan.codegen.binding import import_binding
+from ortisan.codegen.tools.binding import import_binding
 from ortisan.runtime.artifact import Artifact
 from tests.models import decoder
 from tests.models.text import text_model

@@ -17,10 +17,10 @@ from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
 import ortisan
-from ortisan.codegen.binding import import_binding
-from ortisan.codegen.build import build_library
-from ortisan.codegen.isa import find_isa
-from ortisan.codegen.library import render_library
+from ortisan.codegen.cpu.build import build_library
+from ortisan.codegen.cpu.isa import find_isa
+from ortisan.codegen.cpu.library import render_library
+from ortisan.codegen.tools.binding import import_binding
 from ortisan.registry.dtypes import DType
 
 # One rounding of the type, a few times over: the expected outputs of expanded functions are rounded at every step.

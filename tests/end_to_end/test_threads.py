@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 import pytest
-from sanitized import run_sanitized, run_threads
 
 import ortisan
-from ortisan.codegen.build import build_library
-from ortisan.facade import render_sources
+from ortisan.codegen.cpu.build import build_library
 from ortisan.models import BertSize, bert
+from ortisan.pipeline.compile import render_sources
+from tests.sanitized import run_sanitized, run_threads
 
 SIZE = BertSize(layers=2, hidden=32, heads=2, intermediate=48, vocabulary=20, positions=16)
 

@@ -14,7 +14,7 @@ import onnx
 import pytest
 
 import ortisan
-from ortisan.flops import compiled_share
+from ortisan.pipeline.flops import compiled_share
 from tests.models.text import run_ort
 from tests.models.zoo import FAMILIES, HEADS, HIDDEN, Family, Sizes
 from tests.models.zoo_exports import Array, export, make_feeds

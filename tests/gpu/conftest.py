@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import onnxruntime as ort
 import pytest
-from stand_in import StandIn
-from tiny_gpu import DOMAIN, GRAPHS, OPS, TinyGpu, build_both, make_model, onnx_model, open_stand_in
 
 from ortisan.codegen.ait.detect import find_aitemplate
 from ortisan.codegen.ait.library import render_cuda_library
 from ortisan.codegen.ait.model import AitInstall
 from ortisan.registry.dtypes import Array
+from tests.gpu.stand_in import StandIn
+from tests.gpu.tiny_gpu import DOMAIN, GRAPHS, OPS, TinyGpu, build_both, make_model, onnx_model, open_stand_in
 
 
 @pytest.fixture(scope="session")

@@ -12,16 +12,16 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
-from gpu_models import gpu_models
-from tiny_gpu import build_both, open_stand_in
 
 import ortisan
 from ortisan.codegen.ait.model import AitInstall
 from ortisan.converter.save import save_with_external_data
-from ortisan.facade import substitute_ops
-from ortisan.flops import compiled_share
 from ortisan.models import BertSize, Gpt2Size, bert, gpt2
-from ortisan.sources import render_sources
+from ortisan.pipeline.compile import substitute_ops
+from ortisan.pipeline.flops import compiled_share
+from ortisan.pipeline.generate import render_sources
+from tests.ait.gpu_models import gpu_models
+from tests.gpu.tiny_gpu import build_both, open_stand_in
 
 pytestmark = [pytest.mark.aitemplate, pytest.mark.nvcc, pytest.mark.build, pytest.mark.slow]
 

@@ -7,7 +7,8 @@ import subprocess
 
 import onnxruntime as ort
 import pytest
-from tiny_gpu import TinyGpu
+
+from tests.gpu.tiny_gpu import TinyGpu
 
 pytestmark = [pytest.mark.aitemplate, pytest.mark.nvcc, pytest.mark.build]
 

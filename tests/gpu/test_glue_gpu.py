@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import onnxruntime as ort
 import pytest
-from stand_in import StandIn
-from tiny_gpu import CONSTANTS, TinyGpu, array, onnx_model
+
+from tests.gpu.stand_in import StandIn
+from tests.gpu.tiny_gpu import CONSTANTS, TinyGpu, array, onnx_model
 
 pytestmark = [pytest.mark.aitemplate, pytest.mark.nvcc, pytest.mark.build]
 

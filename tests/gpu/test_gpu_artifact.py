@@ -14,8 +14,8 @@ import pytest
 
 import ortisan
 from ortisan.codegen.ait.model import AitInstall
-from ortisan.codegen.cuda import find_cuda, find_curand
-from ortisan.codegen.toolchain import find_cmake, has_gpu
+from ortisan.codegen.tools.cuda import find_cuda, find_curand
+from ortisan.codegen.tools.toolchain import find_cmake, has_gpu
 from ortisan.errors import ArtifactError, OptionError
 
 pytestmark = [pytest.mark.aitemplate]

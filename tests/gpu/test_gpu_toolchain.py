@@ -8,15 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_gpu import layers_graph
 
 from ortisan.codegen.ait.build import cuda_project
 from ortisan.codegen.ait.library import render_cuda_library
 from ortisan.codegen.ait.model import AitConstant, AitInstall, AitModel, AitTensor
-from ortisan.codegen.cuda import Cuda, check_architectures, find_cuda, find_curand
-from ortisan.codegen.project import Project, build_project, describe_step
-from ortisan.codegen.toolchain import Compiler
+from ortisan.codegen.tools.cmake import Project, build_project, describe_step
+from ortisan.codegen.tools.cuda import Cuda, check_architectures, find_cuda, find_curand
+from ortisan.codegen.tools.toolchain import Compiler
 from ortisan.errors import ToolchainError
+from tests.gpu.tiny_gpu import layers_graph
 
 NVCC = """#!/bin/sh
 case "$*" in
@@ -113,7 +113,7 @@ def test_a_killed_build_is_told_as_such(tmp_path: Path, monkeypatch: pytest.Monk
     tool = tmp_path / "cmake"
     tool.write_text('#!/bin/sh\necho "g++: fatal error: Killed signal terminated program cc1plus"\nexit 1\n')
     tool.chmod(0o755)
-    monkeypatch.setattr("ortisan.codegen.project.find_cmake", lambda: tool)
+    monkeypatch.setattr("ortisan.codegen.tools.cmake.find_cmake", lambda: tool)
     project = Project("tiny", {"CMakeLists.txt": ""}, {}, {}, ("libtiny.so",))
     with pytest.raises(ToolchainError, match=r"The build of 'tiny' was killed, .*CMAKE_BUILD_PARALLEL_LEVEL=1"):
         build_project(project)

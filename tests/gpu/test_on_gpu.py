@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 import pytest
-from test_big_models_gpu import BERT_DIMS, GPT2_DIMS, NARROW_BERT, NARROW_GPT2
-from test_gpu_artifact import mlp
 
 import ortisan
-from ortisan.codegen.toolchain import gpu_architectures
+from ortisan.checks.samples import Sampler
+from ortisan.codegen.tools.toolchain import gpu_architectures
 from ortisan.models import bert, gpt2
-from ortisan.runtime.samples import Sampler
+from tests.gpu.test_big_models_gpu import BERT_DIMS, GPT2_DIMS, NARROW_BERT, NARROW_GPT2
+from tests.gpu.test_gpu_artifact import mlp
 
 pytestmark = [pytest.mark.gpu, pytest.mark.aitemplate, pytest.mark.nvcc]
 

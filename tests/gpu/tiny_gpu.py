@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
-from stand_in import StandIn
 
 from ortisan.codegen.ait.build import cuda_project
 from ortisan.codegen.ait.model import AitConstant, AitInstall, AitModel, AitTensor
-from ortisan.codegen.project import build_project
+from ortisan.codegen.tools.cmake import build_project
 from ortisan.registry.dims import symbol
 from ortisan.registry.dtypes import Array, DType
 from ortisan.registry.graph import Graph, TensorType, Value
+from tests.gpu.stand_in import StandIn
 
 HERE = Path(__file__).parent
 DOMAIN = "ortisan.tiny_gpu"

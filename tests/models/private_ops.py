@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import onnx_ir as ir
 
-from ortisan.converter.canonical import Canonical
 from ortisan.converter.fuse import PRIVATE_DOMAIN, expand_private
+from ortisan.converter.passes.canonical import Canonical
 from tests.models.text import Array, run_ort
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
-from harness import Batch, Case
+
+from tests.ops.harness import Batch, Case
 
 
 @pytest.fixture(scope="session")

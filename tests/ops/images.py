@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import onnxruntime as ort
-from harness import Case, assert_close, run_session
 
 import ortisan
+from tests.ops.harness import Case, assert_close, run_session
 
 
 def check_reference(case: Case) -> None:

@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 import onnxruntime as ort
-from harness import TOLERANCE, _numpy, _ort_value
 from onnx import helper
 
-from ortisan.codegen.build import build_library
+from ortisan.codegen.cpu.build import build_library
+from ortisan.codegen.cpu.isa import find_isa
+from ortisan.codegen.cpu.library import render_library
 from ortisan.codegen.cpu.plan import GraphPlan, plan_graph
-from ortisan.codegen.isa import find_isa
-from ortisan.codegen.library import render_library
 from ortisan.registry.builder import Builder
 from ortisan.registry.dims import Dim, symbol
 from ortisan.registry.dtypes import DType
 from ortisan.registry.evaluate import evaluate_graph
 from ortisan.registry.graph import Graph, TensorType, Value
+from tests.ops.harness import TOLERANCE, _numpy, _ort_value
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 _DOMAIN = "ortisan.op_graphs"

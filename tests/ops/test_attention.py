@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from arrays import values
-from harness import Case
-from op_graphs import GraphBatch, GraphCase
 
 from ortisan.registry.ops import Attention
 from ortisan.registry.refusal import Refused
+from tests.ops.arrays import values
+from tests.ops.harness import Case
+from tests.ops.op_graphs import GraphBatch, GraphCase
 
 CLOSE = (1e-5, 1e-5)
 

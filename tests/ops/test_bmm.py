@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from arrays import special, values
-from harness import Case
+
+from tests.ops.arrays import special, values
+from tests.ops.harness import Case
 
 SHAPES = [((2, 5, 7), (2, 7, 9)), ((3, 2, 6, 16), (3, 2, 16, 16)), ((3, 1, 4, 8), (1, 2, 8, 33)), ((4, 5, 7), (1, 7, 9)), ((5, 7), (3, 7, 9)),
          ((1, 1, 1), (1, 1, 1)), ((0, 5, 7), (0, 7, 9)), ((2, 5, 0), (2, 0, 9)), ((2, 131, 17), (2, 17, 67))]  # fmt: skip

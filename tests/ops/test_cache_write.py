@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 import pytest
-from arrays import values
-from op_graphs import GraphBatch, GraphCase, close
 
 from ortisan.registry.builder import Builder
 from ortisan.registry.dims import symbol
 from ortisan.registry.graph import Value
 from ortisan.registry.ops import Attention, CacheWrite, Concatenate, DynamicSlice, Permute
 from ortisan.registry.refusal import Refused
+from tests.ops.arrays import values
+from tests.ops.op_graphs import GraphBatch, GraphCase, close
 
 
 def _case(name: str, past: tuple[int, ...], rows: int, starts: Any = None, axis: int = 2, dtype: Any = np.float32,

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from arrays import BFLOAT16, special, values
-from harness import Case
 
 from ortisan.registry.dtypes import DType
+from tests.ops.arrays import BFLOAT16, special, values
+from tests.ops.harness import Case
 
 TYPES = [dtype.numpy for dtype in DType]
 CASES = [

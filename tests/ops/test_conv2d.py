@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from arrays import values
-from harness import Case, refused
-from images import check_reference, reason_on_cpus
+
+from tests.ops.arrays import values
+from tests.ops.harness import Case, refused
+from tests.ops.images import check_reference, reason_on_cpus
 
 SUMS = (1e-5, 1e-4)
 

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from arrays import values
-from harness import Case
+
+from tests.ops.arrays import values
+from tests.ops.harness import Case
 
 CASES = [
     Case(f"CumSum_{axis}_{exclusive}_{reverse}", "CumSum", {"x": values(3, 5, 19), "axis": np.array(axis)},

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from arrays import values
-from harness import Case, refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ortisan
+from tests.ops.arrays import values
+from tests.ops.harness import Case, refused
 
 BIG = 2**63 - 1
 

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from arrays import BFLOAT16, special, values
-from harness import Case, refused
+
+from tests.ops.arrays import BFLOAT16, special, values
+from tests.ops.harness import Case, refused
 
 INTS = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
 UNARY = {  # op -> (low, high) of the values it is defined on

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from arrays import values
-from harness import Case, refused
+
+from tests.ops.arrays import values
+from tests.ops.harness import Case, refused
 
 
 def _expand(name: str, shape: tuple[int, ...], to: list[int], dtype: object = np.float32, **more: object) -> Case:

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from arrays import values
-from harness import Case, refused
 from onnx import helper
+
+from tests.ops.arrays import values
+from tests.ops.harness import Case, refused
 
 
 def _full(name: str, shape: list[int], value: object, number: int) -> Case:

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from arrays import values
-from harness import Case
+
+from tests.ops.arrays import values
+from tests.ops.harness import Case
 
 CASES = [
     Case(f"axis_{axis}_{np.dtype(t)}", "GatherElements", {"x": values(3, 4, 5), "i": values(3, 4, 5, dtype=t, low=-3, high=2)}, {"axis": axis})

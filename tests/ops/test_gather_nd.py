@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from arrays import values
-from harness import Case, refused
+
+from tests.ops.arrays import values
+from tests.ops.harness import Case, refused
 
 CASES = [
     Case("rows", "GatherND", {"x": values(3, 4, 5), "i": np.array([[0], [2], [-1]])}, dims={"i": ["n", 1]}),

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from arrays import BFLOAT16, special, values
-from harness import Case
+
+from tests.ops.arrays import BFLOAT16, special, values
+from tests.ops.harness import Case
 
 # Below, at and above the register tile (6 x 16) and off it; prime and unit sizes; nothing at all.
 SIZES = [(1, 1, 1), (1, 5, 3), (5, 15, 7), (6, 16, 8), (7, 17, 9), (13, 31, 29), (12, 32, 64), (131, 47, 53), (3, 16, 0), (0, 16, 4),

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import values
 
 import ortisan
-from ortisan.codegen.binding import import_binding
-from ortisan.codegen.cpu.cuts import Cut, CutUpTo, Problem, candidates, model_cut
 from ortisan.codegen.cpu.plan import plan_graph
-from ortisan.facade import build_sources
+from ortisan.codegen.cpu.tune.blocking import Cut, CutUpTo, Problem, candidates, model_cut
+from ortisan.codegen.tools.binding import import_binding
+from ortisan.pipeline.compile import build_sources
 from ortisan.registry.dtypes import DType
 from tests.models.text import text_model
+from tests.ops.arrays import values
 
 # Two products that share an input and run as one, over several blocks of k, with columns that end inside a panel.
 MODEL = text_model(

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from arrays import values
-from harness import Case
+
+from tests.ops.arrays import values
+from tests.ops.harness import Case
 
 CLOSE = (2e-5, 2e-5)
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import values
-from harness import Case, compiles, refused
+
+from tests.ops.arrays import values
+from tests.ops.harness import Case, compiles, refused
 
 CLOSE = (1e-5, 1e-5)
 HALF = (5e-3, 5e-3)

@@ -4,8 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
-from arrays import values
-from harness import Case, refused
+
+from tests.ops.arrays import values
+from tests.ops.harness import Case, refused
 
 CASES = [
     Case(f"order_{''.join(map(str, order))}", "Transpose", {"x": values(2, 5, 17)}, {"perm": list(order)})

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from arrays import values
-from harness import Case, refused
-from images import check_reference, reason_on_cpus
+
+from tests.ops.arrays import values
+from tests.ops.harness import Case, refused
+from tests.ops.images import check_reference, reason_on_cpus
 
 
 def _pool(op: str, name: str, **attributes: object) -> Case:

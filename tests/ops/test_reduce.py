@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from arrays import special, values
-from harness import Case, refused
+
+from tests.ops.arrays import special, values
+from tests.ops.harness import Case, refused
 
 OPS = [
     "ReduceSum",

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from arrays import values
-from harness import Case, refused
+
+from tests.ops.arrays import values
+from tests.ops.harness import Case, refused
 
 
 def _reshape(name: str, shape: tuple[int, ...], to: list[int], **more: object) -> Case:

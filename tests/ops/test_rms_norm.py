@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from arrays import BFLOAT16, values
-from op_graphs import GraphBatch, GraphCase
 
 from ortisan.registry.builder import Builder
 from ortisan.registry.graph import Value
 from ortisan.registry.ops import RmsNorm
 from ortisan.registry.refusal import Refused
+from tests.ops.arrays import BFLOAT16, values
+from tests.ops.op_graphs import GraphBatch, GraphCase
 
 
 def _norm(name: str, x: np.ndarray, axis: int, scaled: bool = True, dims: object = None, **more: object) -> GraphCase:

@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import BFLOAT16, values
-from op_graphs import GraphBatch, GraphCase
 
 from ortisan.registry.builder import Builder
 from ortisan.registry.graph import Value
 from ortisan.registry.ops import Permute, Rotary, Split
 from ortisan.registry.refusal import Refused
+from tests.ops.arrays import BFLOAT16, values
+from tests.ops.op_graphs import GraphBatch, GraphCase
 
 
 def _tables(*shape: int, dtype: Any = np.float32) -> dict[str, np.ndarray]:

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from arrays import values
-from harness import Case
+
+from tests.ops.arrays import values
+from tests.ops.harness import Case
 
 CASES = [
     Case("Shape", "Shape", {"x": values(3, 4, 5)}), Case("Shape_part", "Shape", {"x": values(3, 4, 5)}, {"start": 1, "end": -1}),

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from arrays import special, values
-from harness import Case
+
+from tests.ops.arrays import special, values
+from tests.ops.harness import Case
 
 SHAPES = [(1,), (7,), (3, 8), (2, 3, 17), (5, 1), (0, 4), (33, 129)]
 CASES = [

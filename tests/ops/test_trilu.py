@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from arrays import values
-from harness import Case
+
+from tests.ops.arrays import values
+from tests.ops.harness import Case
 
 CASES = [
     Case(f"{'upper' if upper else 'lower'}_{k}", "Trilu", {"x": values(2, 5, 7), "k": np.array(k)}, {"upper": upper}, constants=("k",))

@@ -15,7 +15,7 @@ import onnx
 import pytest
 
 import ortisan
-from ortisan import facade
+from ortisan.pipeline import compile as facade
 from ortisan.runtime import folder as folders
 from tests.models.text import text_model
 
@@ -114,7 +114,7 @@ def test_a_full_disk_leaves_the_old_artifact(model_file: Path, folder: Path) -> 
 def test_a_killed_build_leaves_the_old_artifact(how: signal.Signals, model_file: Path, folder: Path) -> None:
     before = content(folder)
     script = (
-        "import sys, time, ortisan.building as b, ortisan.cli.app as app\n"
+        "import sys, time, ortisan.pipeline.build as b, ortisan.cli.app as app\n"
         "def stop(*_): print('verifying', flush=True); time.sleep(60)\n"
         "b.compare_session = stop\n"
         "sys.argv = ['ortisan', 'build', sys.argv[1], '-o', sys.argv[2], '--keep', 'all']\n"

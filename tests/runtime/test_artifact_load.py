@@ -13,7 +13,7 @@ import onnxruntime as ort
 import pytest
 
 import ortisan
-from ortisan.codegen.isa import cpu_features
+from ortisan.codegen.cpu.isa import cpu_features
 from ortisan.runtime.artifact import open_artifact
 
 pytestmark = pytest.mark.build

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import ortisan
-from ortisan.runtime import bench, engine
-from ortisan.runtime.samples import Case
-from ortisan.runtime.source_runs import SourceRuns
+from ortisan.checks import bench
+from ortisan.checks.samples import Case
+from ortisan.checks.source_runs import SourceRuns
+from ortisan.runtime import engine
 from tests.models.text import text_model
 
 

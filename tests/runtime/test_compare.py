@@ -9,9 +9,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from ortisan.checks.compare import compare
+from ortisan.checks.tolerance import EXACT, tolerance
 from ortisan.registry.dtypes import DType
-from ortisan.runtime.compare import compare
-from ortisan.runtime.tolerance import EXACT, tolerance
 
 FLOATS = [np.float16, ml_dtypes.bfloat16, np.float32, np.float64]
 

@@ -10,8 +10,9 @@ import onnxruntime as ort
 import pytest
 
 import ortisan
-from ortisan import building, giveback
-from ortisan.examine import bench, verify
+from ortisan.pipeline import build as building
+from ortisan.pipeline import give_back as giveback
+from ortisan.pipeline.check import bench, verify
 
 pytestmark = pytest.mark.build
 

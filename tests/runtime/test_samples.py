@@ -6,9 +6,9 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from ortisan.converter.symbols import declare_ascending
+from ortisan.checks.samples import Sampler
+from ortisan.converter.read.symbols import declare_ascending
 from ortisan.errors import OptionError
-from ortisan.runtime.samples import Sampler
 from tests.models.text import text_model
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import ortisan
-from ortisan.codegen.binding import import_binding
-from ortisan.describe import describe_compilation
+from ortisan.codegen.cpu.scratch import largest_scratch, scratch_bytes, typical_scratch
+from ortisan.codegen.tools.binding import import_binding
 from ortisan.models import BertSize, bert
-from ortisan.scratch import largest_scratch, scratch_bytes, typical_scratch
+from ortisan.pipeline.manifest import describe_compilation
 
 SIZE = BertSize(layers=1, hidden=32, heads=2, intermediate=48, vocabulary=20, positions=256)
 

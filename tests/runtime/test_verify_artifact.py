@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ortisan
-from ortisan.examine import verify
+from ortisan.pipeline.check import verify
 from tests.models.text import text_model
 
 pytestmark = pytest.mark.build

@@ -10,7 +10,7 @@ import onnxruntime as ort
 import pytest
 
 import ortisan
-from ortisan.examine import bench
+from ortisan.pipeline.check import bench
 
 pytestmark = pytest.mark.build
 

@@ -15,7 +15,7 @@ from torch import nn  # noqa: E402
 
 import ortisan  # noqa: E402
 import ortisan.torch as front  # noqa: E402
-from ortisan.codegen import project  # noqa: E402
+from ortisan.codegen.tools import cmake as project  # noqa: E402
 from ortisan.errors import OptionError, ToolchainError, UnsupportedError  # noqa: E402
 from ortisan.torch import native  # noqa: E402
 from tests.models.nets import WIDTH, Net, close  # noqa: E402

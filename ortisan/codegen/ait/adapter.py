@@ -17,14 +17,14 @@ from ortisan.codegen.ait.calls import write_calls
 from ortisan.codegen.ait.compose import COMPOSITIONS
 from ortisan.codegen.ait.detect import check_import, import_paths
 from ortisan.codegen.ait.dialect import to_dialect
+from ortisan.codegen.ait.join_products import join_products
 from ortisan.codegen.ait.model import AitConstant, AitInstall, AitModel, AitTensor
-from ortisan.codegen.ait.parallel import join_products
-from ortisan.codegen.ait.precision import to_half
 from ortisan.codegen.ait.program import Program
-from ortisan.codegen.layout import channels_last
-from ortisan.codegen.toolchain import run_tool
+from ortisan.codegen.tools.toolchain import run_tool
 from ortisan.errors import ToolchainError
 from ortisan.registry.graph import Graph
+from ortisan.registry.passes.channels_last import channels_last
+from ortisan.registry.passes.narrow import to_half
 
 WORKER = Path(__file__).parent / "worker" / "__main__.py"
 _RENAMED = {"index_select": ("index_select_kernel",)}

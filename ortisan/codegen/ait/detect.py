@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ortisan.codegen.ait.model import AitInstall
-from ortisan.codegen.toolchain import ask_tool
+from ortisan.codegen.tools.toolchain import ask_tool
 from ortisan.errors import ToolchainError
 
 CHECKOUT = "ORTISAN_AITEMPLATE"

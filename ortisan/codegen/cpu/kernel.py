@@ -8,10 +8,10 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from ortisan.codegen.cpu.cuts import DEFAULT, CutTable, CutUpTo, Product, table
-from ortisan.codegen.cpu.fusion import Group
+from ortisan.codegen.cpu.fuse import Group
 from ortisan.codegen.cpu.joined import JoinedCache
 from ortisan.codegen.cpu.packing import Layout
+from ortisan.codegen.cpu.tune.blocking import DEFAULT, CutTable, CutUpTo, Product, table
 from ortisan.codegen.cpu.views import Views
 from ortisan.codegen.expressions import DimPrinter
 from ortisan.registry.builder import is_constant

@@ -14,7 +14,7 @@ from typing import Literal
 import sympy
 
 from ortisan.codegen.cpu.costs import has_common_version
-from ortisan.codegen.cpu.fusion import Group
+from ortisan.codegen.cpu.fuse import Group
 from ortisan.codegen.cpu.views import Views
 from ortisan.registry.builder import is_constant
 from ortisan.registry.dims import Dim, evaluate, product, symbols_of

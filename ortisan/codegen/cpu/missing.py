@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ortisan.codegen.cpu.emit import EMITTERS
+from ortisan.codegen.cpu.kernels import EMITTERS
 from ortisan.registry.graph import Graph
 
 

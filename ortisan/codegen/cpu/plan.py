@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ortisan.codegen.cpu.cuts import CutTable, Product, table
-from ortisan.codegen.cpu.emit import emit
-from ortisan.codegen.cpu.emit.move import Box, CopyContext, bits
-from ortisan.codegen.cpu.fusion import Group, fuse, loops
+from ortisan.codegen.cpu.fuse import Group, fuse, loops
 from ortisan.codegen.cpu.joined import joined_caches
 from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param, Weight
+from ortisan.codegen.cpu.kernels import emit
+from ortisan.codegen.cpu.kernels.move import Box, CopyContext, bits
 from ortisan.codegen.cpu.memory import Copy, MemoryPlan, plan_memory
 from ortisan.codegen.cpu.packing import pack, packed_bytes
+from ortisan.codegen.cpu.tune.blocking import CutTable, Product, table
 from ortisan.codegen.cpu.views import Views
 from ortisan.codegen.expressions import DimPrinter
 from ortisan.registry.dims import product

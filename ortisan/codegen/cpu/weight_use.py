@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ortisan.codegen.cpu.fusion import rows_and_columns
+from ortisan.codegen.cpu.fuse import rows_and_columns
 from ortisan.codegen.cpu.plan import GraphPlan
 from ortisan.registry.dims import Dim, evaluate, symbols_of
 

@@ -14,7 +14,7 @@ from ortisan.converter.fuse.rms_norm import RMSNormalization
 from ortisan.converter.fuse.rotary import RotaryEmbedding
 from ortisan.converter.fuse.straighten import straighten_transposes
 from ortisan.converter.fuse.unmerge import unmerge_heads
-from ortisan.converter.near_miss import NearMiss
+from ortisan.converter.passes.near_miss import NearMiss
 
 __all__ = ["PRIVATE_DOMAIN", "expand_private", "fuse_patterns"]
 

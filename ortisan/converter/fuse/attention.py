@@ -32,7 +32,7 @@ from ortisan.converter.fuse.logits import (
 )
 from ortisan.converter.fuse.outline import AttributeValue
 from ortisan.converter.fuse.scalar import constant_scalar
-from ortisan.converter.origin import set_origins
+from ortisan.converter.passes.origin import set_origins
 from ortisan.converter.unfuse.build import StandardOps
 
 Dim = int | ir.SymbolicDim

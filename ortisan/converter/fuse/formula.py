@@ -16,7 +16,7 @@ import onnx_ir as ir
 from onnxscript.rewriter import pattern
 
 from ortisan.converter.fuse.outline import AttributeValue, outline
-from ortisan.converter.near_miss import NearMiss
+from ortisan.converter.passes.near_miss import NearMiss
 
 Frozen = Callable[[ir.Node], bool]
 Bindings = Mapping[str, ir.Value]

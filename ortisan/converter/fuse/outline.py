@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import onnx_ir as ir
 from onnx_ir.passes import common
 
-from ortisan.converter.cleanup import lift_constants
-from ortisan.converter.origin import name_nodes, set_origins
+from ortisan.converter.passes.cleanup import lift_constants
+from ortisan.converter.passes.origin import name_nodes, set_origins
 
 PRIVATE_DOMAIN = "ortisan"
 _PRIVATE_VERSION = 1

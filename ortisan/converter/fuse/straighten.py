@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnxscript.rewriter import pattern
 
 from ortisan.converter.fuse.formula import Frozen
-from ortisan.converter.origin import set_origins
+from ortisan.converter.passes.origin import set_origins
 
 
 def straighten_transposes(model: ir.Model, frozen: Frozen) -> int:

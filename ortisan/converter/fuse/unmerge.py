@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from ortisan.converter.cleanup import remove_unused
 from ortisan.converter.fuse.formula import Frozen
-from ortisan.converter.origin import set_origins
+from ortisan.converter.passes.cleanup import remove_unused
+from ortisan.converter.passes.origin import set_origins
 from ortisan.converter.unfuse.build import StandardOps
 
 _ELEMENTWISE = frozenset({"Add", "Sub", "Mul", "Div"})

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 
 import onnx_ir as ir
 
-from ortisan.converter.near_miss import NearMiss
-from ortisan.converter.origin import set_origins
+from ortisan.converter.passes.near_miss import NearMiss
+from ortisan.converter.passes.origin import set_origins
 from ortisan.converter.unfuse.attention import unfuse_attention
 from ortisan.converter.unfuse.build import Refusal, StandardOps
 from ortisan.converter.unfuse.simple import (

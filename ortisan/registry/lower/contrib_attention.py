@@ -27,7 +27,7 @@ from ortisan.registry.lower.heads import (
     require_equal,
     split_heads,
 )
-from ortisan.registry.lower.matmul import product
+from ortisan.registry.lower.products import product
 from ortisan.registry.ops import Attention, Concatenate, DynamicSlice, Split
 from ortisan.registry.refusal import Refused
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ortisan.registry.entries import Site, lowers
 from ortisan.registry.graph import Value
 from ortisan.registry.lower.elementwise import gelu
-from ortisan.registry.lower.norm import layer_norm, rms_norm
+from ortisan.registry.lower.rows import layer_norm, rms_norm
 from ortisan.registry.ops import Attention, Rotary
 
 PRIVATE_DOMAIN = "ortisan"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from ortisan.registry.ops.attention import Attention
 from ortisan.registry.ops.cache import CacheWrite
-from ortisan.registry.ops.conv import Conv2d, Pool2d
 from ortisan.registry.ops.elementwise import Cast, Elementwise
 from ortisan.registry.ops.gather import Gather, GatherNd, IndexSelect
-from ortisan.registry.ops.gemm import Bmm, Gemm
 from ortisan.registry.ops.generate import Arange, Full, Size
+from ortisan.registry.ops.images import Conv2d, Pool2d
 from ortisan.registry.ops.move import (
     Concatenate,
     DynamicSlice,
@@ -20,6 +19,7 @@ from ortisan.registry.ops.move import (
     Split,
     Trilu,
 )
+from ortisan.registry.ops.products import Bmm, Gemm
 from ortisan.registry.ops.reduce import ArgReduce, CumSum, Reduce
 from ortisan.registry.ops.rotary import Rotary
 from ortisan.registry.ops.rows import LayerNorm, RmsNorm, Softmax

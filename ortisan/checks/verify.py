@@ -1,0 +1,198 @@
+"""Compares a compiled model with ONNX Runtime running the source model, its optimizations off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ortisan.checks.compare import Difference, compare, dtype_of
+from ortisan.checks.samples import Case, Sampler
+from ortisan.converter.passes.rounding import coarsest
+from ortisan.errors import OptionError, VerifyError
+from ortisan.registry.dtypes import Array, DType
+from ortisan.runtime.engine import RunFailed, as_file, onnxruntime, open_session, quiet_options, run
+
+Inputs: TypeAlias = "str | Path | Mapping[str, Array] | Sequence[Mapping[str, Array]] | None"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """The error of one output on one set of inputs."""
+
+    case: str
+    output: str
+    dtype: str
+    difference: Difference
+    passed: bool
+
+
+@dataclass(frozen=True)
+class Verification:
+    """All outputs on all sets of inputs."""
+
+    figures: tuple[Figure, ...]
+    reference: str
+
+    @property
+    def passed(self) -> bool:
+        return all(figure.passed for figure in self.figures)
+
+    @property
+    def max_abs(self) -> float:
+        return max((figure.difference.max_abs for figure in self.figures), default=0.0)
+
+    @property
+    def cases(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(figure.case for figure in self.figures))
+
+    def worst(self) -> dict[str, Figure]:
+        """For each output the figure with the largest error; a failed one first."""
+        found: dict[str, Figure] = {}
+        for figure in self.figures:
+            known = found.get(figure.output)
+            if known is None or _badness(figure) > _badness(known):
+                found[figure.output] = figure
+        return found
+
+    def check(self) -> Verification:
+        """Itself, or a `VerifyError` with the worst output."""
+        if self.passed:
+            return self
+        failed = max((figure for figure in self.figures if not figure.passed), key=_badness)
+        count = len({figure.output for figure in self.figures if not figure.passed})
+        figures = failed.difference
+        what = figures.problem or f"max abs error {figures.max_abs:.3g}, relative {figures.max_rel:.3g}"
+        raise VerifyError(
+            f"the compiled model and ONNX Runtime disagree in {count} output{'s' if count > 1 else ''}; the worst is "
+            f"'{failed.output}' at {failed.case}: {what}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {"passed": self.passed, "reference": self.reference, "figures": [asdict(f) for f in self.figures]}
+
+    def __repr__(self) -> str:
+        state = "passed" if self.passed else "FAILED"
+        return (
+            f"Verification({state}: {len(self.worst())} outputs, {len(self.cases)} cases, max abs {self.max_abs:.3g})"
+        )
+
+
+def _badness(figure: Figure) -> tuple[bool, float]:
+    return not figure.passed, figure.difference.max_rel
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """What stock ONNX Runtime gives, its optimizations off, on inputs that it accepts."""
+
+    outputs: tuple[str, ...]
+    cases: tuple[tuple[Case, Sequence[Array]], ...]
+
+
+def open_reference(path: Path) -> Any:
+    """A session with optimizations off. It runs a few times only, so that packing the weights first would not pay."""
+    options = quiet_options(optimizations="none")
+    options.add_session_config_entry("session.disable_prepacking", "1")
+    return open_session(path, options)
+
+
+def expect(reference: Any, cases: Iterable[Iterable[Case]]) -> Expected:
+    """Runs the reference on the first inputs of each list that it accepts."""
+    return Expected(tuple(output.name for output in reference.get_outputs()), tuple(_accepted(reference, cases)))
+
+
+def verify_session(
+    session: Any, model: Any, cases: Iterable[Iterable[Case]], rounded: Mapping[str, DType] | None = None
+) -> Verification:
+    """Runs `session` (the compiled model) and `model` in stock ONNX Runtime on the same inputs."""
+    with as_file(model) as path:
+        return compare_session(session, expect(open_reference(path), cases), rounded)
+
+
+def compare_session(session: Any, expected: Expected, rounded: Mapping[str, DType] | None = None) -> Verification:
+    """Runs the compiled model where the reference was run, and compares.
+
+    `rounded` are outputs that values of a coarser float type than theirs went into, and that type.
+    """
+    figures = [
+        figure
+        for case, results in expected.cases
+        for figure in _figures(session, case, expected.outputs, results, rounded or {})
+    ]
+    return Verification(tuple(figures), f"onnxruntime {onnxruntime().__version__}, optimizations off")
+
+
+def _figures(
+    session: Any, case: Case, names: Sequence[str], expected: Sequence[Array], rounded: Mapping[str, DType]
+) -> list[Figure]:
+    try:
+        actual = run(session, case.feeds)
+    except RunFailed as failed:
+        raise VerifyError(
+            f"the compiled model fails where ONNX Runtime does not, at {case.label}: {failed}"
+        ) from failed
+    result = []
+    for name, a, b in zip(names, map(np.asarray, actual), map(np.asarray, expected), strict=True):
+        difference = compare(a, b)
+        dtype = dtype_of(b)
+        passed = difference.within(coarsest([dtype, rounded.get(name)]) or dtype, "close")
+        result.append(Figure(case.label, name, str(b.dtype), difference, passed))
+    return result
+
+
+def _accepted(reference: Any, cases: Iterable[Iterable[Case]]) -> Iterator[tuple[Case, list[Array]]]:
+    """Of each list of attempts the first that stock ONNX Runtime can run, and what it gives; the same sizes once."""
+    failure = "no inputs to try"
+    seen: set[str] = set()
+    for attempts in cases:
+        for case in attempts:
+            try:
+                expected = run(reference, case.feeds)
+            except RunFailed as failed:
+                if case.given:
+                    raise OptionError(f"ONNX Runtime itself can't run the model on {case.label}: {failed}") from failed
+                failure = str(failed)
+                continue
+            if case.label not in seen:
+                seen.add(case.label)
+                yield case, expected
+            break
+    if not seen:
+        raise OptionError(
+            f"ONNX Runtime itself runs the model on none of the sample inputs ({failure}); give inputs that it can run "
+            "on (--inputs FILE.npz, or inputs=)"
+        )
+
+
+def make_cases(
+    model: Any, inputs: Inputs, dims: Mapping[str, int | tuple[int, int]] | None
+) -> Iterator[Iterator[Case]]:
+    """The caller's inputs when there are any, else samples of different sizes."""
+    if inputs is None:
+        yield from Sampler(model, dims).cases()
+        return
+    for index, feeds in enumerate(read_inputs(inputs)):
+        yield iter([Case(f"given inputs {index + 1}", feeds, given=True)])
+
+
+def read_inputs(inputs: Inputs) -> list[Mapping[str, Array]]:
+    """One set of inputs from a file or a mapping, or several from a sequence."""
+    if inputs is None:
+        return []
+    if isinstance(inputs, Mapping):
+        return [{name: np.asarray(array) for name, array in inputs.items()}]
+    if not isinstance(inputs, (str, Path)):
+        return [feeds for item in inputs for feeds in read_inputs(item)]
+    try:
+        with np.load(inputs, allow_pickle=False) as archive:
+            if not hasattr(archive, "files"):
+                raise ValueError("it holds a single array")
+            return [{name: archive[name] for name in archive.files}]
+    except (OSError, ValueError, EOFError, AttributeError) as error:
+        raise OptionError(
+            f"'{inputs}' can't be read as inputs: expected an .npz file with one array per input"
+        ) from error

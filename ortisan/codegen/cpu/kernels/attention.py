@@ -1,0 +1,97 @@
+"""Attention as one kernel. q, k and v are read, and the output written, through strides: no transposes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ortisan.codegen.cpu.fuse import Group
+from ortisan.codegen.cpu.joined import heads_per_head
+from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, literal, only_node
+from ortisan.codegen.cpu.views import Layout
+from ortisan.codegen.expressions import DimPrinter
+from ortisan.registry.graph import Node, Value
+from ortisan.registry.ops import Attention
+
+
+@dataclass(frozen=True)
+class PastContext:
+    """PastRows of k or v."""
+
+    of: str
+    offset: str
+    strides: tuple[str, ...]
+    rows: str
+
+
+@dataclass(frozen=True)
+class AttentionContext:
+    params: tuple[Param, ...]
+    type: str
+    shape: tuple[str, ...]
+    """B, H, S, T, D, E, group, causal, past"""
+    offsets: tuple[str, ...]
+    """of q, k, v and the output in what is passed for them"""
+    strides: tuple[tuple[str, ...], ...]
+    """(batch, head, row) of the same"""
+    mask: str
+    mask_offset: str
+    mask_strides: tuple[str, ...]
+    scale: str
+    softcap: str
+    rules: tuple[str, ...]
+    """of hidden keys and empty rows: AttentionRules"""
+    pasts: tuple[PastContext, ...]
+    """where the first keys and the first values are too, if they are anywhere"""
+
+
+def emit_attention(group: Group, context: EmitContext) -> KernelSpec:
+    node, op = only_node(group, Attention)
+    q, k, v = node.inputs[:3]
+    printer, views, cpp = context.printer, context.views, q.dtype.cpp
+    params = [Param("q", cpp), Param("k", cpp), Param("v", cpp)]
+    mask_offset = "0"
+    mask_strides: tuple[str, ...] = ()
+    if op.mask != "none":
+        mask = node.inputs[3]
+        params.append(Param("mask", mask.dtype.cpp))
+        layout, scores = views.layout(mask), (*q.shape[:3], k.shape[2])
+        mask_offset = printer(layout.offset)
+        mask_strides = printer.broadcast_strides(mask.shape, scores, strides=layout.strides)
+    cached = {name: context.joined[value].past for name, value in (("k", k), ("v", v)) if value in context.joined}
+    params += [Param(f"{name}_past", cpp) for name in cached]
+    params.append(Param("out", cpp, written=True))
+    layouts = [*map(views.layout, (q, k, v)), Layout(0, views.written_strides(node.output))]
+    body = AttentionContext(
+        tuple(params),
+        cpp,
+        (
+            *printer.all((*q.shape[:3], k.shape[2], q.shape[3], v.shape[3], heads_per_head(node))),
+            *_causality(node, op, printer),
+        ),
+        printer.all([layout.offset for layout in layouts]),
+        tuple(printer.all(layout.strides[:3]) for layout in layouts),
+        op.mask,
+        mask_offset,
+        mask_strides,
+        literal(op.scale, q.dtype),
+        literal(op.softcap, q.dtype),
+        (literal(op.hidden_logit, q.dtype), _cpp(op.empty_rows_zero), _cpp(op.nan_rows_zero)),
+        tuple(_past(name, value, context) for name, value in cached.items()),
+    )
+    arguments = (*map(context.read, (*node.inputs, *cached.values())), context.write(node.output))
+    return KernelSpec("cpu/attention.cpp.j2", group.name, body, arguments)
+
+
+def _past(name: str, value: Value, context: EmitContext) -> PastContext:
+    layout, printer = context.views.layout(value), context.printer
+    return PastContext(name, printer(layout.offset), printer.all(layout.strides[:3]), printer(value.shape[2]))
+
+
+def _causality(node: Node, op: Attention, printer: DimPrinter) -> tuple[str, str]:
+    queries, keys = node.inputs[0].shape[2], node.inputs[1].shape[2]
+    past = keys - queries if op.causal == "lower_right" else 0
+    return _cpp(op.causal != "none"), printer(past)
+
+
+def _cpp(flag: bool) -> str:
+    return "true" if flag else "false"

@@ -1,0 +1,126 @@
+"""Matrix products with their epilogue: `gemm_*` over packed weights, and `bmm_*` that packs its right side first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ortisan.codegen.cpu.fuse import Group, rows_and_columns
+from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param
+from ortisan.codegen.cpu.loops.chain import Chain
+from ortisan.codegen.cpu.loops.epilogue import build_epilogue
+from ortisan.codegen.cpu.packing import packed_elements
+from ortisan.codegen.cpu.tune.blocking import CutTable
+from ortisan.registry.builder import is_constant
+from ortisan.registry.dims import Dim, product
+from ortisan.registry.graph import Node
+from ortisan.registry.ops import Bmm, Gemm
+
+
+@dataclass(frozen=True)
+class ProductContext:
+    """One of the products of a kernel. Parameter p of the kernel that belongs to it is called p_INDEX."""
+
+    params: tuple[Param, ...]
+    columns: str
+    epilogue: Chain
+
+
+@dataclass(frozen=True)
+class GemmContext:
+    params: tuple[Param, ...]
+    type: str
+    rows: str
+    depth: str
+    cuts: CutTable
+    products: tuple[ProductContext, ...]
+
+
+@dataclass(frozen=True)
+class BmmContext:
+    """One product per batch index; strides of 0 repeat an operand. B, read with strides (k, n), is packed first."""
+
+    params: tuple[Param, ...]
+    type: str
+    rows: str
+    columns: str
+    depth: str
+    cuts: CutTable
+    epilogue: Chain
+    batch: tuple[str, ...]
+    a_strides: tuple[str, ...]
+    b_strides: tuple[str, ...]
+    b_batches: str
+    b_step: tuple[str, str]
+
+
+def _anchor(group: Group) -> Node:
+    if group.anchor is None:
+        raise TypeError(f"{group.name} has no anchor")
+    return group.anchor
+
+
+def emit_gemm(group: Group, context: EmitContext) -> KernelSpec:
+    anchor = _anchor(group)
+    x, w = anchor.inputs[:2]
+    if not is_constant(w):
+        return emit_bmm(group, context)
+    printer, cpp = context.printer, x.dtype.cpp
+    params, arguments, products = [Param("a", cpp)], [context.read(x)], []
+    members = group.members or (group,)
+    for index, member in enumerate(members):
+        product, given = _product(member, context)
+        products.append(product)
+        arguments += given
+        params += [replace(param, name=f"{param.name}_{index}") for param in product.params]
+    rows, depth = rows_and_columns(x.shape)
+    cuts = context.cuts(x.dtype, depth, [_anchor(member).output.shape[-1] for member in members], rows)
+    body = GemmContext(tuple(params), cpp, printer(rows), printer(depth), cuts, tuple(products))
+    return KernelSpec("cpu/gemm.cpp.j2", group.name, body, tuple(arguments))
+
+
+def _product(group: Group, context: EmitContext) -> tuple[ProductContext, list[Argument]]:
+    anchor = _anchor(group)
+    layout = anchor.op.layout if isinstance(anchor.op, Gemm) else "rrr"
+    w = anchor.inputs[1]
+    packed = context.weight(w, "panels_rcr" if layout == "rcr" else "panels_rrr")
+    epilogue, params, arguments = build_epilogue(group, anchor, context)
+    columns = context.printer(anchor.output.shape[-1])
+    return ProductContext((Param("b", w.dtype.cpp), *params), columns, epilogue), [packed, *arguments]
+
+
+def emit_bmm(group: Group, context: EmitContext) -> KernelSpec:
+    anchor = _anchor(group)
+    a, b = anchor.inputs[:2]
+    op = anchor.op
+    layout = op.layout if isinstance(op, (Gemm, Bmm)) else "rrr"
+    epilogue, params, arguments = build_epilogue(group, anchor, context)
+    printer, dtype = context.printer, a.dtype
+    columns, depth = anchor.output.shape[-1], a.shape[-1]
+    batch, rows = _batch_and_rows(anchor)
+    b_batch = b.shape[:-2]
+    packed = packed_elements(depth, columns, dtype)
+    body = BmmContext(
+        (Param("a", dtype.cpp), Param("b", dtype.cpp), Param("packed", dtype.cpp, written=True), *params),
+        dtype.cpp,
+        printer(rows),
+        printer(columns),
+        printer(depth),
+        context.cuts(dtype, depth, (columns,), rows, packed=False),
+        epilogue,
+        printer.all(batch),
+        printer.broadcast_strides(a.shape[:-2] if batch else (), batch, product((rows, depth))),
+        printer.broadcast_strides(b_batch, batch, packed),
+        printer(product(b_batch)),
+        (printer(columns), "1") if layout == "rrr" else ("1", printer(depth)),
+    )
+    workspace = product((dtype.size, packed, *b_batch))
+    given = (context.read(a), context.read(b), Argument("workspace"), *arguments)
+    return KernelSpec("cpu/bmm.cpp.j2", group.name, body, given, workspace)
+
+
+def _batch_and_rows(anchor: Node) -> tuple[tuple[Dim, ...], Dim]:
+    """A two-dimensional right side needs no batch: all leading dims are rows."""
+    shape = anchor.output.shape
+    if len(anchor.inputs[1].shape) == 2:
+        return (), product(shape[:-1])
+    return shape[:-2], shape[-2]

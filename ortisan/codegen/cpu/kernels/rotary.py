@@ -1,0 +1,50 @@
+"""Rotary position embedding. x and the tables are read through strides; the output is contiguous."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ortisan.codegen.cpu.fuse import Group
+from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, only_node
+from ortisan.registry.graph import Value
+from ortisan.registry.ops import Rotary
+
+
+@dataclass(frozen=True)
+class Operand:
+    name: str
+    offset: str
+    strides: tuple[str, ...]
+    """(batch, head, row)"""
+
+
+@dataclass(frozen=True)
+class RotaryContext:
+    params: tuple[Param, ...]
+    type: str
+    shape: tuple[str, ...]
+    """B, H, S, D, size, wide"""
+    operands: tuple[Operand, ...]
+    interleaved: str
+
+
+def emit_rotary(group: Group, context: EmitContext) -> KernelSpec:
+    node, op = only_node(group, Rotary)
+    x, cos, _ = node.inputs
+    cpp, printer, names = x.dtype.cpp, context.printer, ("x", "cos", "sin")
+
+    def operand(name: str, value: Value) -> Operand:
+        layout = context.views.layout(value)
+        extents = (*x.shape[:3], value.shape[-1])
+        strides = printer.broadcast_strides(value.shape, extents, strides=layout.strides)
+        return Operand(name, printer(layout.offset), strides[:3])
+
+    body = RotaryContext(
+        (*(Param(name, cpp) for name in names), Param("out", cpp, written=True)),
+        cpp,
+        (*printer.all((*x.shape, op.size)), "true" if cos.shape[-1] == op.size else "false"),
+        tuple(map(operand, names, node.inputs)),
+        "true" if op.interleaved else "false",
+    )
+    arguments = (*map(context.read, node.inputs), context.write(node.output))
+    return KernelSpec("cpu/rotary.cpp.j2", group.name, body, arguments)

@@ -1,0 +1,57 @@
+"""The source folder of a library: generated graphs, the plain headers they use, the ONNX Runtime glue, CMakeLists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ortisan.codegen.cpu.isa import Isa
+from ortisan.codegen.cpu.plan import GraphPlan
+from ortisan.codegen.cpu.source import render_file
+from ortisan.codegen.render import TEMPLATES, read_header, render
+
+_GRAPHS_PER_FILE = 16
+
+
+@dataclass(frozen=True)
+class LibrarySource:
+    graphs: int
+    domain: str
+
+
+@dataclass(frozen=True)
+class BuildSource:
+    library: str
+    isa: str
+    machine: str
+    sources: tuple[str, ...]
+    flags: tuple[str, ...]
+    features: tuple[str, ...]
+
+
+CPU_FOLDERS = ("graph", "cpu", "ort", "ort_cpu", "binding")
+"""Of templates/: what a library for CPUs is made of, beside what is rendered."""
+
+
+def plain_files(*folders: str) -> dict[str, str]:
+    """The files of these folders of templates/ that are used as they are, name -> content."""
+    paths = sorted(path for folder in folders for path in (TEMPLATES / folder).iterdir())
+    plain = (path for path in paths if path.suffix in (".h", ".cpp", ".cu", ".map"))
+    return {path.name: read_header(f"{path.parent.name}/{path.name}") for path in plain}
+
+
+def render_library(
+    plans: Sequence[GraphPlan], *, name: str, domain: str, ops: Sequence[str], isa: Isa
+) -> dict[str, str]:
+    """File name -> content. The same plans give the same bytes."""
+    files = plain_files(*CPU_FOLDERS)
+    sources = []
+    for first in range(0, len(plans), _GRAPHS_PER_FILE):
+        last = first + _GRAPHS_PER_FILE
+        file = f"graphs_{first // _GRAPHS_PER_FILE}.cpp"
+        files[file] = render_file(plans[first:last], first, ops[first:last])
+        sources.append(file)
+    files["library.cpp"] = render("graph/library.cpp.j2", LibrarySource(len(plans), domain))
+    build = BuildSource(name, isa.name, isa.machine, (*sources, "library.cpp"), isa.flags, isa.features)
+    files["CMakeLists.txt"] = render("cmake/CMakeLists.txt.j2", build)
+    return files

@@ -1,0 +1,1 @@
+"""Elementwise chains inside of kernels: steps, strips, epilogues."""

@@ -1,0 +1,1 @@
+"""Blocking of matrix products: candidates, timing, choice, memory of choices."""

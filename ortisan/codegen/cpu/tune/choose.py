@@ -1,0 +1,325 @@
+"""Chooses the cuts of matrix products: from what was remembered, by timing candidates here, or by the cost model.
+
+The rule: a candidate is timed with one thread and with all threads of the process, and counts by the geometric mean of
+its two times, relative to the cost model's cut. That one runs twice in each race, and what sets its two times apart is
+the noise. The best candidate wins when it is better by 2 % and by more than the noise, and is so again in a second race
+against the cost model's cut alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias
+
+from ortisan.codegen.cpu.isa import Isa
+from ortisan.codegen.cpu.machine import Machine, this_machine
+from ortisan.codegen.cpu.tune import remember as tuning_cache
+from ortisan.codegen.cpu.tune.blocking import (
+    VERSION,
+    Cut,
+    CutTable,
+    Problem,
+    Product,
+    as_numbers,
+    candidates,
+    model_cut,
+    table,
+)
+from ortisan.codegen.cpu.tune.timer import load_timer, render_timer
+from ortisan.codegen.tools.build_cache import cache_key
+from ortisan.errors import OptionError, OrtisanError
+from ortisan.registry.dtypes import DType
+
+Tune: TypeAlias = Literal["auto", "off", "full"]
+Source: TypeAlias = Literal["cost model", "measured", "from cache"]
+
+MODES = ("auto", "off", "full")
+TIMED = (DType.FLOAT32, DType.FLOAT64, DType.FLOAT16, DType.BFLOAT16)
+"""Element types whose products are timed; the others are rare."""
+CLEARLY = 0.02
+"""What a candidate must gain over the cost model's cut: less is noise on most machines."""
+_RACE_SECONDS = {"auto": 0.1, "full": 1.0}
+_ALL_SECONDS = {"auto": 20.0, "full": math.inf}
+_ANSWER = ("cut", "seconds", "cost_model_seconds", "noise")
+_MIB = 1 << 20
+_MOST_WORKING_SET = 256 * _MIB
+
+
+class Timer(Protocol):
+    """`time_products` of templates/tune/binding.cpp."""
+
+    def time_products(
+        self,
+        *,
+        type: str,
+        rows: int,
+        depth: int,
+        columns: Sequence[int],
+        cuts: Sequence[tuple[int, int, int, bool]],
+        threads: int,
+        copies: int,
+        seconds: float,
+    ) -> Sequence[float]: ...
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The cut of one problem, and where it comes from.
+
+    Seconds are by threads; empty where nothing was timed. `noise` is how far two times of the same cut were apart.
+    """
+
+    problem: Problem
+    cut: Cut
+    source: Source
+    seconds: Mapping[str, float]
+    model_seconds: Mapping[str, float]
+    noise: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        problem = self.problem
+        return {
+            "dtype": problem.dtype.value,
+            "depth": problem.depth,
+            "columns": list(problem.columns),
+            "rows": problem.rows,
+            "cut": list(as_numbers(self.cut)),
+            "from": self.source,
+            "seconds": dict(self.seconds),
+            "cost_model_seconds": dict(self.model_seconds),
+            "noise": self.noise,
+        }
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> Choice:
+        problem = Problem(DType(row["dtype"]), row["depth"], tuple(row["columns"]), row["rows"])
+        return cls(problem, Cut(*row["cut"]), row["from"], row["seconds"], row["cost_model_seconds"], row["noise"])
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The cuts of a compilation. `machine` is what they were measured on, `note` why they were not."""
+
+    mode: Tune
+    machine: str | None
+    note: str | None
+    choices: tuple[Choice, ...]
+
+    def table(self, product: Product) -> CutTable:
+        chosen = {choice.problem: choice.cut for choice in self.choices}
+        return table(product, lambda problem: chosen.get(problem) or model_cut(problem))
+
+    def to_json(self, products: Sequence[Product]) -> dict[str, Any]:
+        """What the manifest says, about the products that are there."""
+        present = {problem for product in products for problem, _ in product.sizes()}
+        rows = [choice.to_json() for choice in self.choices if choice.problem in present]
+        return {"mode": self.mode, "machine": self.machine, "note": self.note, "products": rows}
+
+    @classmethod
+    def from_json(cls, section: Mapping[str, Any]) -> Tuning:
+        choices = tuple(Choice.from_json(row) for row in section["products"])
+        return cls(section["mode"], section["machine"], section["note"], choices)
+
+
+def _read(problem: Problem, answer: Mapping[str, Any], source: Source) -> Choice | None:
+    """A choice as the cache has it; None when it has something else."""
+    try:
+        cut, seconds, model_seconds, noise = (answer[key] for key in _ANSWER)
+        return Choice(problem, Cut(*cut), source, dict(seconds), dict(model_seconds), noise)
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def check_mode(mode: str) -> None:
+    if mode not in MODES:
+        raise OptionError(f"tune must be 'auto', 'off' or 'full', not {mode!r}")
+
+
+def by_cost_model(products: Sequence[Product], mode: Tune = "off", note: str | None = None) -> Tuning:
+    """Touches neither the machine nor the cache."""
+    problems = dict.fromkeys(problem for product in products for problem, _ in product.sizes())
+    return Tuning(mode, None, note, tuple(_by_model(problem) for problem in problems))
+
+
+def _by_model(problem: Problem) -> Choice:
+    return Choice(problem, model_cut(problem), "cost model", {}, {})
+
+
+def tune(
+    products: Sequence[Product],
+    *,
+    mode: Literal["auto", "full"],
+    isa: Isa,
+    weight_bytes: int,
+    version: str,
+    on_progress: Callable[[str], None] | None = None,
+    before_timing: Callable[[], None] | None = None,
+    timer: Timer | None = None,
+    machine: Machine | None = None,
+) -> Tuning:
+    """Chooses cuts for the products of a model with so many bytes of weights.
+
+    `before_timing` is called once, when not all of them are remembered.
+    `timer` and `machine` stand in for the real ones in tests.
+    """
+    machine = machine or this_machine()
+    job = _Job(
+        mode, isa, machine, weight_bytes, version, on_progress or (lambda _: None), before_timing or (lambda: None)
+    )
+    chosen: dict[Problem, Choice] = {}
+    pending: set[Problem] = set()
+    for product in products:
+        for problem, _ in product.sizes():
+            if problem in chosen:
+                continue
+            remembered = job.look_up(problem) if problem.dtype in TIMED else _by_model(problem)
+            if remembered is not None:
+                chosen[problem] = remembered
+            else:
+                pending.add(problem)
+    note = None
+    if pending:
+        # The quick ones come first, for the time may not suffice for all; the next build goes on with the rest.
+        order = sorted(pending, key=lambda problem: (problem.work, str(problem)))
+        measured, note = job.measure(order, timer)
+        chosen |= {problem: measured.get(problem) or _by_model(problem) for problem in order}
+    return Tuning(mode, f"{machine.cpu}; {isa.name}; {machine.threads} threads", note, tuple(chosen.values()))
+
+
+@dataclass(frozen=True)
+class _Job:
+    mode: Literal["auto", "full"]
+    isa: Isa
+    machine: Machine
+    weight_bytes: int
+    version: str
+    say: Callable[[str], None]
+    before_timing: Callable[[], None]
+
+    def look_up(self, problem: Problem) -> Choice | None:
+        """A choice among all candidates counts for `auto` too."""
+        for mode in dict.fromkeys(("full", self.mode)):
+            answer = tuning_cache.look_up(self.facts(problem, mode))
+            if answer is not None and (choice := _read(problem, answer, "from cache")) is not None:
+                return choice
+        return None
+
+    def remember(self, choice: Choice) -> Choice:
+        answer = {key: choice.to_json()[key] for key in _ANSWER}
+        kept = tuning_cache.remember(self.facts(choice.problem, self.mode), answer)
+        return choice if kept == answer else _read(choice.problem, kept, "from cache") or choice
+
+    def facts(self, problem: Problem, mode: str) -> dict[str, str]:
+        """All that a choice depends on."""
+        return {
+            "cpu": self.machine.cpu,
+            "isa": self.isa.name,
+            "threads": str(self.machine.threads),
+            "op": "gemm",
+            "dtype": problem.dtype.value,
+            "size": f"{problem.rows}x{problem.depth}x{'+'.join(map(str, problem.columns))}",
+            "weights": f"{self.working_set // _MIB} MiB",
+            "candidates": f"{mode} {VERSION}",
+            "ortisan": self.version,
+            "kernels": self.kernels,
+        }
+
+    @functools.cached_property
+    def kernels(self) -> str:
+        return cache_key(render_timer(self.isa))
+
+    @property
+    def working_set(self) -> int:
+        """Bytes of weights that a run of the model reads, as a power of two, as far as that matters to the caches."""
+        enough = min(max(64 * _MIB, 2 * self.machine.last_cache_bytes), _MOST_WORKING_SET)
+        return min(1 << max(self.weight_bytes - 1, _MIB - 1).bit_length(), enough)
+
+    def measure(self, problems: Sequence[Problem], timer: Timer | None) -> tuple[dict[Problem, Choice], str | None]:
+        """Choices as far as they could be made, and why there are not more."""
+        done: dict[Problem, Choice] = {}
+        try:
+            self.say("preparing to time matrix products")
+            timer = timer or load_timer(self.isa, self.say).Timer()
+            self.before_timing()
+            end = time.monotonic() + _ALL_SECONDS[self.mode]
+            for number, problem in enumerate(problems):
+                if time.monotonic() > end:
+                    return done, f"the time was up with {len(problems) - number} sizes not timed"
+                self.say(f"timing matrix products {number + 1}/{len(problems)}")
+                done[problem] = self.remember(self.race(problem, timer))
+        except (OrtisanError, OSError, RuntimeError, MemoryError) as error:
+            reason = (str(error) or type(error).__name__).splitlines()[0].rstrip(".;: ")
+            warnings.warn(
+                f"Matrix products can't be timed here, so the cost model chooses how they are cut ({reason}); "
+                "tune='off' does so without a warning.",
+                stacklevel=2,
+            )
+            return done, reason
+        return done, None
+
+    def race(self, problem: Problem, timer: Timer) -> Choice:
+        model, *others = candidates(problem, self.mode)
+        race = self.times(problem, (model, *others), timer)
+        winner = race.winner()
+        if winner != model:
+            race = self.times(problem, (model, winner), timer)
+            winner = race.winner()
+        return Choice(problem, winner, "measured", race.seconds(winner), race.seconds(model), round(race.noise(), 4))
+
+    def times(self, problem: Problem, cuts: Sequence[Cut], timer: Timer) -> Race:
+        """Times the first cut at both ends."""
+        times: dict[int, Sequence[float]] = {}
+        for threads in sorted({1, self.machine.threads}):
+            times[threads] = timer.time_products(
+                type=problem.dtype.value,
+                rows=problem.rows,
+                depth=problem.depth,
+                columns=list(problem.columns),
+                cuts=[as_numbers(cut) for cut in (*cuts, cuts[0])],
+                threads=threads,
+                copies=max(1, self.working_set // max(1, problem.weight_bytes)),
+                seconds=_RACE_SECONDS[self.mode],
+            )
+        return Race(tuple(cuts), times)
+
+
+@dataclass(frozen=True)
+class Race:
+    """Seconds by threads: one for each cut, and a second time for the first."""
+
+    cuts: tuple[Cut, ...]
+    times: Mapping[int, Sequence[float]]
+
+    def winner(self) -> Cut:
+        scores = [self.score(index) for index in range(len(self.cuts))]
+        # A gain with one thread is no good when it costs several threads theirs, and the other way round.
+        even = [index for index in range(len(scores)) if max(self.ratios(index)) <= 1 + CLEARLY]
+        best = min(even, key=scores.__getitem__, default=0)
+        return self.cuts[best] if scores[best] <= 1 - max(CLEARLY, self.noise()) else self.cuts[0]
+
+    def score(self, index: int) -> float:
+        """The geometric mean of a cut's times relative to the first cut's."""
+        ratios = self.ratios(index)
+        return math.prod(ratios) ** (1 / len(ratios))
+
+    def ratios(self, index: int) -> list[float]:
+        """A cut's times relative to the first cut's, for each number of threads."""
+        return [self._time(times, index) / self._time(times, 0) for times in self.times.values()]
+
+    def noise(self) -> float:
+        """How far the two times of the first cut are apart."""
+        return max(abs(times[0] - times[-1]) / self._time(times, 0) for times in self.times.values())
+
+    def seconds(self, cut: Cut) -> dict[str, float]:
+        index = self.cuts.index(cut)
+        return {str(threads): float(f"{self._time(times, index):.4g}") for threads, times in self.times.items()}
+
+    @staticmethod
+    def _time(times: Sequence[float], index: int) -> float:
+        """Never 0, which a coarse clock may give."""
+        return max(min(times[0], times[-1]) if index == 0 else times[index], 1e-12)

@@ -1,0 +1,1 @@
+"""The programs that builds are made with, and the cache of what they made."""

@@ -1,0 +1,1 @@
+"""ONNX -> canonical ONNX: the passes, in the order of `canonical`."""

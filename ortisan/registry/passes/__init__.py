@@ -1,0 +1,1 @@
+"""Op graph -> op graph, for any backend."""
