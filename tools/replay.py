@@ -70,6 +70,7 @@ class Cases:
 def write_models(folder: Path) -> None:
     cases = Cases(folder)
     _add_transformers(cases)
+    _add_images(cases)
     _add_ops(cases)
     if importlib.util.find_spec("torch") is None:
         _say("the exports are left out: torch is not installed")
@@ -101,6 +102,32 @@ def _add_transformers(cases: Cases) -> None:
     cases.add("cuda-bert-half", small, dims=bounds, target="cuda:80,90", precision="fp16")
 
 
+def _add_images(cases: Cases) -> None:
+    """A residual block with a stem, for the only backend that has convolutions."""
+    import numpy as np
+    from onnx import helper, numpy_helper
+
+    rng = np.random.default_rng(0)
+    filters = {"stem": (8, 3, 3, 3), "left": (8, 8, 3, 3), "right": (8, 8, 1, 1)}
+    weights = {name: rng.normal(size=shape).astype(np.float32) for name, shape in filters.items()}
+    weights |= {f"{name}.bias": rng.normal(size=8).astype(np.float32) for name in filters}
+    nodes = [
+        helper.make_node("Conv", ["x", "stem", "stem.bias"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("MaxPool", ["b"], ["c"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Conv", ["c", "left", "left.bias"], ["d"], pads=[1, 1, 1, 1]),
+        helper.make_node("Conv", ["c", "right", "right.bias"], ["e"]),
+        helper.make_node("Add", ["d", "e"], ["f"]),
+        helper.make_node("Relu", ["f"], ["g"]),
+        helper.make_node("GlobalAveragePool", ["g"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info("x", 1, [2, 3, 16, 16]), helper.make_tensor_value_info("y", 1, [2, 8, 1, 1])]
+    tensors = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "images", ends[:1], ends[1:], tensors)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    cases.add("cuda-images", model, dims={}, target="cuda:80")
+
+
 def _add_ops(cases: Cases) -> None:
     """The cases of every module of tests/ops that are ONNX ops, as one model for each module and opset."""
     from tests.ops import harness
@@ -112,8 +139,8 @@ def _add_ops(cases: Cases) -> None:
             group = [case for case in fitting if case.opset == opset]
             model = harness.merge(group, [f"c{index}_" for index in range(len(group))], opset)
             stem = path.stem.removeprefix("test_")
-            options = {"target": "cuda:80"} if stem in IMAGES else {"whole_graph": True}
-            cases.add(f"ops-{stem}-{opset}", model, dims={}, **options)
+            if stem not in IMAGES:
+                cases.add(f"ops-{stem}-{opset}", model, dims={}, whole_graph=True)
 
 
 def _add_exports(cases: Cases) -> None:
