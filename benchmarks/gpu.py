@@ -18,7 +18,7 @@ from ortisan.cli.doctor import examine_machine
 from ortisan.codegen.tools.toolchain import gpu_architectures, gpus
 from ortisan.errors import OrtisanError
 from ortisan.models import bert, gpt2
-from ortisan.runtime.providers import why_no_cuda
+from ortisan.runtime.providers import why_not_provided
 
 DIMS = {
     "bert": {"batch": (1, 8), "sequence": (1, 512)},
@@ -31,7 +31,7 @@ def why_not() -> str | None:
     """Why nothing can be timed here."""
     if not gpus():
         return "There is no GPU on this machine (nvidia-smi lists none), so there is nothing to time; see docs/gpu.md."
-    if reason := why_no_cuda():
+    if reason := why_not_provided(["CUDAExecutionProvider"]):
         return f"There is a GPU, but {reason}: install onnxruntime-gpu in place of onnxruntime."
     return None
 

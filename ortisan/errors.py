@@ -29,3 +29,12 @@ class ArtifactError(OrtisanError):
 
 class VerifyError(OrtisanError):
     """The compiled model and ONNX Runtime disagree."""
+
+
+def needs_compiler(what: str, error: ModuleNotFoundError) -> ToolchainError:
+    """The error for a missing package of the compiler; a missing module of our own is a bug, and raised as it is."""
+    if error.name is None or error.name.partition(".")[0] == "ortisan":
+        raise error
+    return ToolchainError(
+        f"{what} needs the compiler's packages, and '{error.name}' is not installed; pip install 'ortisan[compile]'"
+    )

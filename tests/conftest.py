@@ -12,7 +12,7 @@ from ortisan.codegen.ait.detect import find_aitemplate
 from ortisan.codegen.tools.cuda import find_cuda
 from ortisan.codegen.tools.toolchain import find_compiler, has_gpu
 from ortisan.errors import ToolchainError
-from ortisan.runtime.providers import why_no_cuda
+from ortisan.runtime.providers import why_not_provided
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -55,7 +55,7 @@ def _why_no_aitemplate() -> str | None:
 def _why_no_gpu() -> str | None:
     if not has_gpu():
         return "no GPU: nvidia-smi lists none"
-    return why_no_cuda()
+    return why_not_provided(["CUDAExecutionProvider"])
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -26,11 +26,11 @@ from benchmarks.plot import draw, speeds
 from benchmarks.results import Build, Load, Report, Result, Row, Timed, read_report
 from benchmarks.timing import Effort, take_turns, wait_for_quiet
 from benchmarks.workloads import WORKLOADS, Fusible, Workload, _bert, _decoder, _vit, as_proto, is_past
+from ortisan.converter.flops import node_flops
 from ortisan.converter.read.load import load_model
 from ortisan.converter.save import save_with_external_data
 from ortisan.errors import OptionError
 from ortisan.models import BertSize, Gpt2Size, LlamaSize
-from ortisan.pipeline.flops import node_flops
 from ortisan.runtime.manifest import plain
 
 TINY_VIT = VitSize(layers=1, hidden=128, heads=2, intermediate=64, image=32, patch=16, classes=5)

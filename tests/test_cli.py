@@ -88,13 +88,13 @@ def test_build_as_json(model: Path, tmp_path: Path) -> None:
         (["--include", "Nothing"], "include: no node is named 'Nothing'"),
         (["--whole-graph", "--exclude", "Relu"], "whole_graph=True compiles everything"),
         (["--tune", "on"], "tune must be 'auto', 'off' or 'full', not 'on'"),
-        (["--cache", "shared"], "cache must be one of as-is, in-place, not 'shared'"),
+        (["--cache", "shared"], "cache must be 'as-is' or 'in-place', not 'shared'"),
         (["--cache", "in-place"], "the model has no cache to keep in place"),
         (["--target", "gpu"], "there is no target 'gpu'"),
         (["--target", "cpu:z80"], "There is no CPU target 'z80'"),
         (["--target", "reference"], "target='reference' runs in numpy"),
         (["--keep", "some"], "keep must be 'faster' or 'all'"),
-        (["--weights", "some"], "weights must be one of auto, mapped, huge, not 'some'"),
+        (["--weights", "some"], "weights must be 'auto', 'mapped' or 'huge', not 'some'"),
     ],
 )
 def test_bad_options_are_one_message(arguments: list[str], message: str, model: Path, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def ortisan(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 def artifact(folder: Path) -> str:
     """Shell commands that leave what a build leaves, as far as it is looked at."""
-    manifest = {"format": 1, "name": "m", "model": "m.onnx", "library": None, "domain": "d", "ops": [], "files": {}}
+    manifest = {"format": 2, "name": "m", "model": "m.onnx", "library": None, "domain": "d", "ops": [], "files": {}}
     manifest |= {"target": "cuda:80", "tuning": {"mode": "off", "products": [], "note": ""}, "left_out": []}
     return f"mkdir -p {folder}; printf '%s' {shlex.quote(json.dumps(manifest))} > {folder}/manifest.json"
 

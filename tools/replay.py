@@ -1,7 +1,8 @@
-"""Renders what Ortisan makes of a fixed set of models, for `diff -r` between two versions of Ortisan.
+"""Renders what Ortisan makes of a fixed set of models, to compare two versions of Ortisan.
 
     python tools/replay.py models MODELS       writes the models, with the options of each: once
     python tools/replay.py render MODELS OUT   sources, converted models, manifests and op graphs, by the Ortisan here
+    python tools/replay.py compare OLD NEW     what differs: bytes of sources, models, keys of manifests
 
 Only the public API is used, so an old checkout renders with this file too (`PYTHONPATH=OLD`).
 Nothing is built, but for the PyTorch front. The cuda target needs AITemplate, and the exports need torch; what is
@@ -220,6 +221,44 @@ def _render_torch(out: Path) -> None:
         _say(name)
 
 
+def compare(old: Path, new: Path, ignored: set[str]) -> list[str]:
+    """One line for each file that differs. Models are compared without the stack traces of their exporter, manifests
+    without hashes of models and the keys that are ignored."""
+    files = sorted({path.relative_to(root) for root in (old, new) for path in root.rglob("*") if path.is_file()})
+    found = []
+    for file in files:
+        if not (old / file).is_file() or not (new / file).is_file():
+            found.append(f"only in {new if (new / file).is_file() else old}: {file}")
+        elif file.name == "manifest.json":
+            manifests = [_keys(json.loads((root / file).read_text())) for root in (old, new)]
+            keys = {key for key in {**manifests[0], **manifests[1]} if key.partition(".")[0] not in ignored}
+            keys = {key for key in keys if key not in ignored and manifests[0].get(key) != manifests[1].get(key)}
+            found += [f"{file}: {key}" for key in sorted(keys)]
+        elif (old / file).read_bytes() != (new / file).read_bytes() and not _same_model(old / file, new / file):
+            found.append(f"{file} differs")
+    return found
+
+
+def _keys(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The manifest's values by key, those of its sections by "section.key"."""
+    manifest["files"] = {name: {} for name in manifest["files"]}
+    sections = {key: value for key, value in manifest.items() if key == "options"}
+    rest = {key: value for key, value in manifest.items() if key not in sections}
+    return rest | {f"{key}.{name}": value for key, section in sections.items() for name, value in section.items()}
+
+
+def _same_model(old: Path, new: Path) -> bool:
+    import onnx
+
+    if old.suffix != ".onnx":
+        return False
+    models = [onnx.load(path, load_external_data=False) for path in (old, new)]
+    for model in models:
+        for node in model.graph.node:
+            del node.metadata_props[:]
+    return bool(models[0] == models[1])
+
+
 def _say(text: str) -> None:
     sys.stderr.write(f"replay: {text}\n")
 
@@ -232,7 +271,15 @@ def main() -> None:
     render = commands.add_parser("render")
     render.add_argument("models", type=Path)
     render.add_argument("out", type=Path)
+    both = commands.add_parser("compare")
+    both.add_argument("old", type=Path)
+    both.add_argument("new", type=Path)
+    both.add_argument("--ignore", default="", help="keys of manifests, comma-separated")
     chosen = parser.parse_args()
+    if chosen.command == "compare":
+        differences = compare(chosen.old, chosen.new, set(chosen.ignore.split(",")))
+        sys.stdout.writelines(f"{line}\n" for line in differences)
+        raise SystemExit(bool(differences))
     if chosen.command == "models":
         sys.path[:0] = [str(ROOT)]
         write_models(chosen.models)

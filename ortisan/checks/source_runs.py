@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
@@ -12,7 +11,7 @@ from typing import Any, TypeVar
 from ortisan.checks.samples import Case
 from ortisan.checks.verify import Expected, expect, open_reference
 from ortisan.errors import ArtifactError
-from ortisan.runtime.engine import as_file, open_session, quiet_options
+from ortisan.runtime.engine import open_session, quiet_options
 
 T = TypeVar("T")
 
@@ -20,14 +19,16 @@ T = TypeVar("T")
 class SourceRuns:
     """Opens the sessions and runs the reference on threads of its own; what goes wrong there is raised on asking.
 
-    Only ONNX Runtime and numpy work on those threads. `providers` are those of the session that is timed against; the
-    reference runs on the CPU.
+    Only ONNX Runtime and numpy work on those threads. `path` is the model's file, which nothing is opened from when
+    there is nothing to verify and to time; `label` is what messages call it. `providers` are those of the session that
+    is timed against; the reference runs on the CPU.
     """
 
-    def __init__(self, model: Any, *, verify: bool, time: bool, providers: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, path: Path, label: str, *, verify: bool, time: bool, providers: Sequence[str] | None = None
+    ) -> None:
         self._open = ExitStack()
-        self._label = f" '{os.fspath(model)}'" if isinstance(model, (str, os.PathLike)) else ""
-        self._path = self._open.enter_context(as_file(model)) if verify or time else Path()
+        self._path, self._label = path, label
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="ortisan")
         self._open.callback(self._pool.shutdown, cancel_futures=True)
         self._reference = self._begin(lambda: open_reference(self._path)) if verify else None
@@ -69,7 +70,7 @@ class SourceRuns:
             try:
                 return opened()
             except ArtifactError as error:
-                what = str(error).replace(f"'{self._path}'", f"the source model{self._label}", 1)
+                what = str(error).replace(f"'{self._path}'", self._label, 1)
                 raise ArtifactError(
                     f"{what}; so there is nothing to compare with: verify=False and keep='all' "
                     "(--no-verify --keep all) build without"

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from ortisan.checks.compare import Difference, compare, dtype_of
-from ortisan.checks.samples import Case, Sampler
+from ortisan.checks.samples import Case
 from ortisan.converter.passes.rounding import coarsest
 from ortisan.errors import OptionError, VerifyError
 from ortisan.registry.dtypes import Array, DType
-from ortisan.runtime.engine import RunFailed, as_file, onnxruntime, open_session, quiet_options, run
-
-Inputs: TypeAlias = "str | Path | Mapping[str, Array] | Sequence[Mapping[str, Array]] | None"
+from ortisan.runtime.engine import RunFailed, onnxruntime, open_session, quiet_options, run
 
 
 @dataclass(frozen=True)
@@ -106,11 +104,10 @@ def expect(reference: Any, cases: Iterable[Iterable[Case]]) -> Expected:
 
 
 def verify_session(
-    session: Any, model: Any, cases: Iterable[Iterable[Case]], rounded: Mapping[str, DType] | None = None
+    session: Any, path: Path, cases: Iterable[Iterable[Case]], rounded: Mapping[str, DType] | None = None
 ) -> Verification:
-    """Runs `session` (the compiled model) and `model` in stock ONNX Runtime on the same inputs."""
-    with as_file(model) as path:
-        return compare_session(session, expect(open_reference(path), cases), rounded)
+    """Runs `session` (the compiled model) and the model at `path` in stock ONNX Runtime on the same inputs."""
+    return compare_session(session, expect(open_reference(path), cases), rounded)
 
 
 def compare_session(session: Any, expected: Expected, rounded: Mapping[str, DType] | None = None) -> Verification:
@@ -166,33 +163,3 @@ def _accepted(reference: Any, cases: Iterable[Iterable[Case]]) -> Iterator[tuple
             f"ONNX Runtime itself runs the model on none of the sample inputs ({failure}); give inputs that it can run "
             "on (--inputs FILE.npz, or inputs=)"
         )
-
-
-def make_cases(
-    model: Any, inputs: Inputs, dims: Mapping[str, int | tuple[int, int]] | None
-) -> Iterator[Iterator[Case]]:
-    """The caller's inputs when there are any, else samples of different sizes."""
-    if inputs is None:
-        yield from Sampler(model, dims).cases()
-        return
-    for index, feeds in enumerate(read_inputs(inputs)):
-        yield iter([Case(f"given inputs {index + 1}", feeds, given=True)])
-
-
-def read_inputs(inputs: Inputs) -> list[Mapping[str, Array]]:
-    """One set of inputs from a file or a mapping, or several from a sequence."""
-    if inputs is None:
-        return []
-    if isinstance(inputs, Mapping):
-        return [{name: np.asarray(array) for name, array in inputs.items()}]
-    if not isinstance(inputs, (str, Path)):
-        return [feeds for item in inputs for feeds in read_inputs(item)]
-    try:
-        with np.load(inputs, allow_pickle=False) as archive:
-            if not hasattr(archive, "files"):
-                raise ValueError("it holds a single array")
-            return [{name: archive[name] for name in archive.files}]
-    except (OSError, ValueError, EOFError, AttributeError) as error:
-        raise OptionError(
-            f"'{inputs}' can't be read as inputs: expected an .npz file with one array per input"
-        ) from error

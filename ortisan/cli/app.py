@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ortisan._version import __version__
-from ortisan.cli import options, reports
+from ortisan.cli import options
 from ortisan.cli.cache import cache_app
 from ortisan.cli.screen import phases, say, write_json
 from ortisan.cli.tidy import INTERRUPTED, tidy
@@ -30,8 +30,8 @@ app = typer.Typer(
 app.add_typer(cache_app, name="cache")
 
 
-def main() -> int:
-    """Runs the tool on the process' arguments; the exit code is 0, 1 (an error), 2 (bad usage), 130 (interrupted)."""
+def run() -> int:
+    """Runs the tool on the process' arguments and gives the exit code."""
     signal.signal(signal.SIGTERM, _terminate)
     try:
         app(prog_name="ortisan")
@@ -64,33 +64,14 @@ def start(
 
 @app.command()
 @tidy
+@options.takes_options()
 def build(
     context: typer.Context,
     model: options.Model,
     *,
+    chosen: dict[str, Any],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The artifact folder to write.")],
-    target: options.Target = "cpu",
-    arch: options.Arch = None,
-    dim: options.Dim = None,
-    include: options.Include = None,
-    exclude: options.Exclude = None,
-    between: options.Between = None,
-    whole_graph: options.WholeGraph = False,
-    cache: options.Cache = "as-is",
-    precision: options.Precision = "keep",
-    tf32: options.Tf32 = False,
-    fast_math: options.FastMath = False,
-    keep: Annotated[
-        str, typer.Option(metavar="faster|all", help="faster: give back to ONNX Runtime what it runs faster.")
-    ] = "faster",
-    weights: options.Weights = "auto",
-    name: options.Name = None,
-    tune: Annotated[
-        str, typer.Option(metavar="auto|off|full", help="Time how to cut matrix products: a few ways, none, many.")
-    ] = "auto",
     inputs: options.Inputs = None,
-    no_verify: Annotated[bool, typer.Option("--no-verify", help="Don't compare with ONNX Runtime.")] = False,
-    sources_only: Annotated[bool, typer.Option("--sources-only", help="Write the sources, build nothing.")] = False,
     in_container: Annotated[
         str | None, typer.Option(metavar="IMAGE", help="Let the Ortisan of a container image do it.")
     ] = None,
@@ -98,33 +79,14 @@ def build(
 ) -> None:
     """Compile a model into an artifact folder, verify it and time it."""
     import ortisan
+    from ortisan.cli import reports
     from ortisan.cli.container import build_in_container
 
-    chosen = options.selection(dim, include, exclude, between, whole_graph)
-    target = options.read_target(target, arch)
     with phases(json) as phase:
-        artifact = (
-            build_in_container(context, in_container, phase)
-            if in_container is not None
-            else ortisan.build(
-                model,
-                output,
-                target=target,
-                precision=precision,  # type: ignore[arg-type]  # build checks it
-                tf32=tf32,
-                fast_math=fast_math,
-                cache=cache,  # type: ignore[arg-type]  # build checks it
-                keep=keep,  # type: ignore[arg-type]  # build checks it
-                weights=weights,  # type: ignore[arg-type]  # build checks it
-                name=name,
-                tune=tune,  # type: ignore[arg-type]  # build checks it
-                inputs=inputs,
-                verify=not no_verify,
-                sources_only=sources_only,
-                on_progress=phase,
-                **chosen,
-            )
-        )
+        if in_container is not None:
+            artifact = build_in_container(context, in_container, chosen["target"], phase)
+        else:
+            artifact = ortisan.build(model, output, inputs=inputs, on_progress=phase, **chosen)
     if json:
         write_json({"folder": str(artifact.folder), **artifact.manifest})
     else:
@@ -133,34 +95,20 @@ def build(
 
 @app.command()
 @tidy
+@options.takes_options(of="compile", tune="off")
 def inspect(
     model: options.Model,
     *,
-    target: options.Target = "cpu",
-    arch: options.Arch = None,
-    dim: options.Dim = None,
-    include: options.Include = None,
-    exclude: options.Exclude = None,
-    between: options.Between = None,
-    whole_graph: options.WholeGraph = False,
-    cache: options.Cache = "as-is",
-    precision: options.Precision = "keep",
+    chosen: dict[str, Any],
     explain: Annotated[bool, typer.Option("--explain", help="Also say why near matches of patterns failed.")] = False,
     json: options.Json = False,
 ) -> None:
     """Show what would be compiled, what not and why. Builds nothing."""
-    from ortisan.pipeline.inspect import inspect_model
+    import ortisan
+    from ortisan.cli import reports
 
-    chosen = options.selection(dim, include, exclude, between, whole_graph)
     with phases(json) as phase:
-        inspection = inspect_model(
-            model,
-            target=options.read_target(target, arch),
-            cache=cache,
-            precision=precision,
-            on_progress=phase,
-            **chosen,
-        )
+        inspection = ortisan.inspect(model, on_progress=phase, **chosen)
     if json:
         write_json(inspection.to_json())
     else:
@@ -178,14 +126,14 @@ def verify(
     json: options.Json = False,
 ) -> None:
     """Compare an artifact with ONNX Runtime. Exits with 1 when they disagree."""
-    from ortisan.pipeline import check as examine
+    import ortisan
+    from ortisan.cli import reports
 
     with phases(json) as phase:
         phase("verifying against ONNX Runtime")
-        checked = examine.verify(folder, model=model, inputs=inputs, per_node=per_node)
+        checked = ortisan.verify(folder, model=model, inputs=inputs, per_node=per_node)
     if json:
-        found = checked.departure.to_json() if checked.departure else None
-        write_json({**checked.verification.to_json(), "departure": found})
+        write_json(checked.to_json())
     else:
         reports.show_verification(checked.verification)
         if per_node:
@@ -207,11 +155,12 @@ def bench(
     json: options.Json = False,
 ) -> None:
     """Time an artifact against stock ONNX Runtime, run by run in turn."""
-    from ortisan.pipeline import check as examine
+    import ortisan
+    from ortisan.cli import reports
 
     with phases(json) as phase:
         phase("timing against ONNX Runtime")
-        result = examine.bench(
+        result = ortisan.bench(
             folder,
             model=model,
             inputs=inputs,
@@ -230,6 +179,7 @@ def bench(
 @tidy
 def doctor(json: options.Json = False) -> None:
     """Show what is installed, what is missing and how to get it."""
+    from ortisan.cli import reports
     from ortisan.cli.doctor import examine_machine
 
     findings = examine_machine()
@@ -249,6 +199,7 @@ def demo(
     json: options.Json = False,
 ) -> None:
     """Make a BERT encoder, compile it, verify it and time it."""
+    from ortisan.cli import reports
     from ortisan.cli.demo import run_demo
 
     with tempfile.TemporaryDirectory(prefix="ortisan-demo-") as spare:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import typer
 
+from ortisan.codegen.backend import parse_target
 from ortisan.codegen.tools.build_cache import cache_folder
 from ortisan.codegen.tools.container import ContainerCall, run_in_container
 from ortisan.codegen.tools.toolchain import has_gpu
@@ -17,7 +17,7 @@ from ortisan.runtime.folder import check_replaceable
 _OWN = frozenset({"in_container", "json"})
 
 
-def build_in_container(context: typer.Context, image: str, on_progress: Callable[[str], None]) -> Artifact:
+def build_in_container(context: typer.Context, image: str, target: str, on_progress: Callable[[str], None]) -> Artifact:
     """Builds with the options of the command in `context`, in a container of `image`."""
     options = context.params
     model, output = Path(options["model"]).absolute(), Path(options["output"]).absolute()
@@ -29,14 +29,10 @@ def build_in_container(context: typer.Context, image: str, on_progress: Callable
         ("build", str(model), *_arguments(context), "--json"),
         tuple(folder for folder in read if folder not in write),
         tuple(write),
-        gpus=_is_for_gpu(options) and has_gpu(),
+        gpus=parse_target(target).uses_gpu and has_gpu(),
     )
     run_in_container(call, on_progress)
     return open_artifact(output)
-
-
-def _is_for_gpu(options: dict[str, Any]) -> bool:
-    return bool(options.get("arch")) or not str(options["target"]).startswith("cpu")
 
 
 def _arguments(context: typer.Context) -> list[str]:

@@ -17,7 +17,7 @@ from ortisan.checks.verify import Verification, verify_session
 from ortisan.errors import OrtisanError, VerifyError
 from ortisan.models import BertSize, bert
 from ortisan.pipeline.build import build
-from ortisan.pipeline.generate import Progress
+from ortisan.pipeline.compile import Progress
 from ortisan.runtime.artifact import Artifact, open_compiled
 from ortisan.runtime.engine import open_session, quiet_options
 from ortisan.runtime.folder import check_replaceable

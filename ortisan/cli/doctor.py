@@ -17,7 +17,9 @@ from ortisan.codegen.tools.cuda import find_cuda
 from ortisan.codegen.tools.toolchain import find_cmake, find_compiler, find_ninja, gpus, tool_version
 from ortisan.errors import OrtisanError
 from ortisan.runtime.engine import onnxruntime
-from ortisan.runtime.providers import why_no_cuda
+from ortisan.runtime.providers import package_of, why_not_provided
+
+_GPU_PROVIDER = "CUDAExecutionProvider"
 
 State = Literal["ok", "missing", "optional"]
 
@@ -92,9 +94,11 @@ def _gpu() -> Finding:
     names = gpus()
     if not names:
         return Finding("GPU", "optional", "none: nvidia-smi lists no GPU; GPU targets can be built here, but not run")
-    provider = why_no_cuda()
+    provider = why_not_provided([_GPU_PROVIDER])
     state: State = "ok" if provider is None else "optional"
-    return Finding("GPU", state, ", ".join(names) + (f"; but {provider}: install onnxruntime-gpu" if provider else ""))
+    return Finding(
+        "GPU", state, ", ".join(names) + (f"; but {provider}: install {package_of(_GPU_PROVIDER)}" if provider else "")
+    )
 
 
 def _cache() -> Finding:

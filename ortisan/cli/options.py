@@ -1,47 +1,22 @@
-"""Options that several commands share, and the reading of their values."""
+"""Options of the commands: those of `pipeline/options.py` as parameters, and the reading of their values."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field, fields
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, get_type_hints
 
 import typer
 
 from ortisan.errors import OptionError
+from ortisan.pipeline.options import Options, option_names
 
 Model: TypeAlias = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file.", show_default=False)]
 Folder: TypeAlias = Annotated[Path, typer.Argument(metavar="DIR", help="An artifact folder.", show_default=False)]
-Target: TypeAlias = Annotated[
-    str, typer.Option(help="cpu, cpu:LEVEL for another machine (x86-64-v3, aarch64, ...), or cuda:80 for GPUs.")
-]
-Arch: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="80,90", help="GPU architectures, in place of --target cuda:80,90.")
-]
-Precision: TypeAlias = Annotated[
-    str, typer.Option(metavar="keep|fp16", help="GPUs: fp16 computes float32 models in float16.")
-]
-Tf32: TypeAlias = Annotated[bool, typer.Option("--tf32", help="GPUs: products may round to TF32.")]
-FastMath: TypeAlias = Annotated[bool, typer.Option("--fast-math", help="GPUs: functions may be approximate.")]
-Dim: TypeAlias = Annotated[
-    list[str] | None, typer.Option(metavar="NAME=N|LOW:HIGH", help="Fix or bound a symbolic dim: batch=1, seq=1:512.")
-]
-Include: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NODE|OP", help="Compile these nodes or op types only; layer_ann:PREFIX too."),
-]
-Exclude: TypeAlias = Annotated[
-    list[str] | None, typer.Option(metavar="NODE|OP", help="Leave these nodes or op types alone.")
-]
-Between: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="IN,..:OUT,..", help="Compile what lies between these values only.")
-]
-WholeGraph: TypeAlias = Annotated[bool, typer.Option("--whole-graph", help="Compile everything, or say what can't be.")]
-Cache: TypeAlias = Annotated[
-    str, typer.Option(metavar="as-is|in-place", help="in-place: a decoder's past and present are one buffer.")
-]
-Name: TypeAlias = Annotated[str | None, typer.Option(help="Name of the op and of the files; the model's if not given.")]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 SourceModel: TypeAlias = Annotated[
     Path | None, typer.Option("--model", metavar="FILE", help="The model it was built from, if that has moved.")
@@ -55,15 +30,83 @@ Weights: TypeAlias = Annotated[
         metavar="auto|mapped|huge", help="huge: copy weights to 2 MB pages, once per process; auto: where that pays."
     ),
 ]
+Arch: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="80,90", help="GPU architectures, in place of --target cuda:80,90.")
+]
+
+
+def takes_options(*, of: str | None = None, **defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Adds the options `of` a step to a command. The command gets them read, as the mapping `chosen`.
+
+    `defaults` replace those of the list.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        listed = [each for each in fields(Options) if each.name in option_names(of=of)]
+        parameters = {_parameter_name(each): each for each in listed}
+
+        @functools.wraps(command)
+        def run(*args: Any, **kwargs: Any) -> None:
+            given = {each.name: _read(each, kwargs.pop(name)) for name, each in parameters.items()}
+            given["target"] = read_target(given["target"], kwargs.pop("arch"))
+            command(*args, chosen=given, **kwargs)
+
+        own = inspect.signature(command)
+        hints = get_type_hints(command, include_extras=True)
+        generated = [_parameter(name, each, defaults) for name, each in parameters.items()]
+        generated.append(inspect.Parameter("arch", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Arch))
+        kept = [each.replace(annotation=hints[each.name]) for each in own.parameters.values() if each.name != "chosen"]
+        positional = [each for each in kept if each.kind != each.KEYWORD_ONLY]
+        required = [each for each in kept if each.kind == each.KEYWORD_ONLY and each.default is each.empty]
+        others = [each for each in kept if each.kind == each.KEYWORD_ONLY and each.default is not each.empty]
+        all_of_them = [*positional, *required, *generated, *others]
+        run.__signature__ = own.replace(parameters=all_of_them)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in all_of_them}
+        return run
+
+    return decorate
+
+
+def flag_of(each: Field[Any]) -> str:
+    """How the command line spells an option; what is on by default is turned off."""
+    if each.metadata["flag"]:
+        return str(each.metadata["flag"])
+    name = each.name.replace("_", "-")
+    return f"--no-{name}" if each.default is True else f"--{name}"
+
+
+def _parameter_name(each: Field[Any]) -> str:
+    return flag_of(each).removeprefix("--").replace("-", "_")
+
+
+def _parameter(name: str, each: Field[Any], defaults: Mapping[str, Any]) -> inspect.Parameter:
+    shown = typer.Option(flag_of(each), help=each.metadata["help"], metavar=each.metadata["metavar"])
+    kinds: dict[str, Any] = {"flag": bool, "list": list[str] | None, "dims": list[str] | None, "between": str | None}
+    kind = kinds.get(each.metadata["form"], str | None if each.default is None else str)
+    default = False if each.metadata["form"] == "flag" else defaults.get(each.name, each.default)
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, shown])
+
+
+def _read(each: Field[Any], value: Any) -> Any:
+    """A parameter's value as `Options` takes it."""
+    form = each.metadata["form"]
+    if form == "flag":
+        return value != each.default
+    if form == "dims":
+        return read_dims(value)
+    return read_between(value) if form == "between" else value or each.default
 
 
 def read_target(target: str, arch: str | None) -> str:
     """The target that --target and --arch name together."""
+    from ortisan.codegen.backend import BACKENDS
+
     if arch is None:
         return target
-    if target not in ("cpu", "cuda"):
-        raise OptionError(f"--arch {arch} can't be combined with --target {target}; write --target cuda:{arch}")
-    return f"cuda:{arch}"
+    kind = next(name for name, row in BACKENDS.items() if row.has_architectures)
+    if target not in (Options.target, kind):
+        raise OptionError(f"--arch {arch} can't be combined with --target {target}; write --target {kind}:{arch}")
+    return f"{kind}:{arch}"
 
 
 def read_dims(texts: Sequence[str] | None) -> dict[str, int | tuple[int, int]]:
@@ -87,16 +130,3 @@ def read_between(text: str | None) -> tuple[list[str], list[str]] | None:
     if len(names) != 2 or not all(names):
         raise OptionError(f"--between '{text}' is not of the form IN,IN:OUT,OUT with names of values")
     return names[0], names[1]
-
-
-def selection(
-    dim: list[str] | None, include: list[str] | None, exclude: list[str] | None, between: str | None, whole_graph: bool
-) -> dict[str, Any]:
-    """The keywords of `compile` that say what to compile."""
-    return {
-        "dims": read_dims(dim),
-        "include": include or None,
-        "exclude": exclude or None,
-        "between": read_between(between),
-        "whole_graph": whole_graph,
-    }

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.table import Table
 from rich.text import Text
 
 from ortisan.checks.bench import Bench
@@ -15,9 +14,6 @@ from ortisan.checks.verify import Verification
 from ortisan.cli.demo import SIZES, Demo
 from ortisan.cli.doctor import Finding
 from ortisan.cli.screen import number, out, plural, row, say, table
-from ortisan.codegen.ait.model import AitModel
-from ortisan.codegen.cpu.plan import GraphPlan
-from ortisan.codegen.cpu.scratch import Scratch, largest_scratch, typical_scratch
 from ortisan.pipeline.give_back import SLOWER
 from ortisan.pipeline.inspect import Inspection
 from ortisan.runtime.artifact import Artifact
@@ -116,7 +112,9 @@ def show_inspection(inspection: Inspection, *, explain: bool) -> None:
         :_MOST_ROWS
     ]:
         graph = subgraph.graph
-        kernels = f" in {plural(_kernels(compiled.plans[index]), 'kernel')}" if compiled.plans else ""
+        plan = compiled.plans[index]
+        count = plan.describe()["kernels"]
+        kernels = f" in {plural(count, 'kernel')}" if count else ""
         say(f"{op}: {plural(len(subgraph.nodes), 'simplified node')} -> {plural(len(graph.nodes), 'op')}{kernels}")
         ends = table("", "", "")
         ends.show_header = False
@@ -124,34 +122,12 @@ def show_inspection(inspection: Inspection, *, explain: bool) -> None:
             row(ends, "  in", value.name, value.type)
         for name, value in zip(graph.output_names, graph.outputs, strict=True):
             row(ends, "  out", name, value.type)
-        if compiled.plans:
-            _show_plan(ends, compiled.plans[index])
+        for word, figure, remark in plan.lines():
+            row(ends, f"  {word}", figure, remark)
         out().print(ends)
     if len(compiled.ops) > _MOST_ROWS:
         say(f"and {len(compiled.ops) - _MOST_ROWS} more custom ops (--json has all)")
     _show_near_misses(inspection, explain)
-
-
-def _kernels(plan: GraphPlan | AitModel) -> int:
-    return plan.kernels if isinstance(plan, AitModel) else len(plan.kernels)
-
-
-def _show_plan(ends: Table, plan: GraphPlan | AitModel) -> None:
-    if isinstance(plan, AitModel):
-        for note in (*plan.notes, *(() if plan.profiled else ("not profiled: tiles were chosen by size",))):
-            row(ends, "  note", note, "")
-        return
-    for scratch in _scratches(plan):
-        row(ends, "  scratch", f"{scratch.bytes / 1e6:.3g} MB", _sizes(scratch.dims))
-
-
-def _scratches(plan: GraphPlan) -> list[Scratch]:
-    typical, largest = typical_scratch(plan), largest_scratch(plan)
-    return [typical] if largest is None or largest == typical else [typical, largest]
-
-
-def _sizes(dims: Mapping[str, int]) -> str:
-    return ("at " + ", ".join(f"{name}={size}" for name, size in dims.items())) if dims else ""
 
 
 def _show_near_misses(inspection: Inspection, explain: bool) -> None:

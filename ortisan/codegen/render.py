@@ -46,3 +46,10 @@ def render(template: str, context: Any, **more: Any) -> str:
 def read_header(path: str) -> str:
     """A plain C++ file of the templates folder, as it is."""
     return (TEMPLATES / path).read_text(encoding="utf-8")
+
+
+def plain_files(*folders: str) -> dict[str, str]:
+    """The files of these folders of templates/ that are used as they are, name -> content."""
+    paths = sorted(path for folder in folders for path in (TEMPLATES / folder).iterdir())
+    plain = (path for path in paths if path.suffix in (".h", ".cpp", ".cu", ".map"))
+    return {path.name: read_header(f"{path.parent.name}/{path.name}") for path in plain}

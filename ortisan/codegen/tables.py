@@ -65,6 +65,14 @@ class GraphTables:
     """Inputs and outputs, pair by pair, that may be the same memory."""
 
 
+@dataclass(frozen=True)
+class LibrarySource:
+    """How many graphs a library has, and the domain of their custom ops."""
+
+    graphs: int
+    domain: str
+
+
 @dataclass(eq=False)
 class _Expressions:
     """The dims that are neither numbers nor symbols, numbered as they are met."""

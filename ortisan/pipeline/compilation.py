@@ -2,110 +2,26 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import onnx_ir as ir
 
-from ortisan.codegen.ait.architectures import find_architectures, find_rocm
-from ortisan.codegen.ait.model import AitModel
-from ortisan.codegen.cpu.isa import Isa, find_isa
-from ortisan.codegen.cpu.plan import GraphPlan
-from ortisan.codegen.cpu.tune.choose import Tune, Tuning, check_mode
-from ortisan.converter.partition import LeftOut, Partition
-from ortisan.converter.passes.kv_cache import Cache, check_cache
+from ortisan._version import __version__
+from ortisan.codegen.backend import Backend, Names, Plan
+from ortisan.converter.flops import node_flops
+from ortisan.converter.partition import LeftOut, Partition, Subgraph
 from ortisan.converter.passes.near_miss import NearMiss
-from ortisan.converter.read.selection import Between, Selectors
-from ortisan.errors import OptionError, UnsupportedError
-from ortisan.registry.dims import evaluate, symbols_of
+from ortisan.errors import UnsupportedError
+from ortisan.pipeline.options import Options
+from ortisan.registry.dims import typical
 from ortisan.registry.dtypes import Array
 from ortisan.registry.evaluate import evaluate_graph
 from ortisan.registry.graph import Graph
-
-_TYPICAL_DIM = 64
-
-
-Precision: TypeAlias = Literal["keep", "fp16"]
-
-
-@dataclass(frozen=True)
-class Target:
-    """`cpu` (with an instruction set), `cuda` or `rocm` (with architectures), or `reference` (numpy)."""
-
-    kind: Literal["cpu", "cuda", "rocm", "reference"]
-    isa: Isa | None = None
-    architectures: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @classmethod
-    def parse(cls, text: str) -> Target:
-        if not isinstance(text, str):
-            raise OptionError(f"target must be text as 'cpu' or 'cuda:80', not {text!r}")
-        kind, _, detail = text.partition(":")
-        if kind == "cpu":
-            return cls("cpu", find_isa(detail or "native"))
-        if kind == "cuda":
-            architectures, notes = find_architectures(detail)
-            return cls("cuda", None, architectures, notes)
-        if kind == "rocm":
-            return cls("rocm", None, (find_rocm(detail),))
-        if kind == "reference" and not detail:
-            return cls("reference")
-        known = "cpu, cpu:<instruction set>, cuda:<architecture> and reference"
-        raise OptionError(f"there is no target '{text}'; the targets are {known}")
-
-    @property
-    def is_gpu(self) -> bool:
-        return self.kind in ("cuda", "rocm")
-
-    def __str__(self) -> str:
-        details = self.isa.name if self.isa is not None else ",".join(self.architectures)
-        return f"{self.kind}:{details}" if details else self.kind
-
-
-@dataclass(frozen=True, eq=False)
-class Options:
-    """The keywords of `compile`, checked."""
-
-    target: Target
-    dims: Mapping[str, int | tuple[int, int]]
-    include: Selectors = None
-    exclude: Selectors = None
-    between: Between = None
-    whole_graph: bool = False
-    name: str | None = None
-    tune: Tune = "off"
-    cache: Cache = "as-is"
-    precision: Precision = "keep"
-    fast_math: bool = False
-    tf32: bool = False
-    patterns: bool = True
-    """Whether patterns are looked for; without them ops are compiled as they were written."""
-
-    def __post_init__(self) -> None:
-        check_mode(self.tune)
-        self._check_precision()
-        if self.name is not None and not isinstance(self.name, str):
-            raise OptionError(f"name must be text, not {self.name!r}")
-        check_cache(self.cache)
-        if self.whole_graph and any(option is not None for option in (self.include, self.exclude, self.between)):
-            raise OptionError(
-                "whole_graph=True compiles everything, so it can't be combined with include, exclude or between"
-            )
-
-    def _check_precision(self) -> None:
-        if self.precision not in ("keep", "fp16"):
-            raise OptionError(f"precision must be 'keep' or 'fp16', not {self.precision!r}")
-        if self.target.is_gpu:
-            return
-        if self.precision != "keep" or self.fast_math or self.tf32:
-            raise OptionError(f"precision, fast_math and tf32 are for GPU targets; {self.target} computes as it is")
-
-
-Plans: TypeAlias = "tuple[GraphPlan | AitModel, ...]"
-"""The kernels of each subgraph for a CPU, or AITemplate's sources for a GPU."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,50 +29,84 @@ class Compilation:
     """The plan of a model: what is compiled, what is not and why. `generate` builds it, `convert_graph` applies it."""
 
     name: str
-    target: Target
-    domain: str
     ops: tuple[str, ...]
     """The custom op of each compiled subgraph."""
-    plans: Plans = field(repr=False)
+    plans: tuple[Plan, ...] = field(repr=False)
     partition: Partition = field(repr=False)
     model: ir.Model = field(repr=False)
     """The canonical model that the subgraphs are parts of."""
     options: Options = field(repr=False)
     model_hash: str = field(repr=False)
-    tuning: Tuning = field(repr=False)
-    """How matrix products are cut, and who chose it."""
     near_misses: tuple[NearMiss, ...] = field(repr=False, default=())
     passes: Mapping[str, int] = field(repr=False, default_factory=dict)
+    """How often each pass changed something."""
     symbols: Mapping[str, str] = field(repr=False, default_factory=dict)
     """Symbol in the op graphs -> its name in the model."""
 
     @property
+    def target(self) -> Backend:
+        return self.options.backend
+
+    @functools.cached_property
+    def domain(self) -> str:
+        """The domain of the custom ops. It differs when the generated library does."""
+        graphs = "\n".join(f"{graph}\n{graph.bounds}\n{graph.guards}" for graph in self.graphs)
+        choices = "\n".join(plan.digest() for plan in self.plans)
+        text = f"{__version__}\n{self.model_hash}\n{self.target}\n{graphs}\n{choices}"
+        digits = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        return f"ortisan.{self.name}_{digits}"
+
+    @property
+    def names(self) -> Names:
+        return Names(self.name, self.domain, self.ops)
+
+    @property
+    def subgraphs(self) -> tuple[Subgraph, ...]:
+        return self.partition.subgraphs
+
+    @property
     def graphs(self) -> tuple[Graph, ...]:
-        return tuple(subgraph.graph for subgraph in self.partition.subgraphs)
-
-    @property
-    def cpu_plans(self) -> tuple[GraphPlan, ...]:
-        return tuple(plan for plan in self.plans if isinstance(plan, GraphPlan))
-
-    @property
-    def ait_models(self) -> tuple[AitModel, ...]:
-        return tuple(plan for plan in self.plans if isinstance(plan, AitModel))
+        return tuple(subgraph.graph for subgraph in self.subgraphs)
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
         """The nodes that stay in ONNX Runtime, each with its reason."""
         return self.partition.left_out
 
+    @property
+    def tuning(self) -> dict[str, Any]:
+        """What was chosen for the plans, and by whom, as the manifest has it."""
+        section: dict[str, Any] = self.target.describe(self.plans, self.options, built=False)["tuning"]
+        return section
+
     def op_counts(self) -> dict[str, int]:
         """How often each op-graph op occurs in the compiled part."""
         return dict(Counter(node.op.name for graph in self.graphs for node in graph.nodes))
 
-    def compiled_flops(self) -> int:
-        """Floating-point operations inside the custom ops, with every symbolic dim at a typical size."""
-        return sum(_number(graph.flops) for graph in self.graphs)
+    def flops_share(self) -> float:
+        """The part of the model's floating-point operations that is inside the custom ops, 0 to 1.
+
+        Symbolic dims count as a typical size.
+        """
+        names = {left.node for left in self.left_out}
+        left = sum(node_flops(node) for node in self.model.graph if node.name in names)
+        inside = sum(typical(graph.flops) for graph in self.graphs)
+        return inside / (inside + left) if inside + left else 0.0
+
+    def without(self, reasons: Mapping[int, str]) -> Compilation:
+        """The compilation without some of its subgraphs (index -> reason): their nodes stay in ONNX Runtime."""
+        kept = [index for index in range(len(self.ops)) if index not in reasons]
+        returned = tuple(
+            LeftOut(node.name or "", node.op_type, reason)
+            for index, reason in reasons.items()
+            for node in self.subgraphs[index].nodes
+        )
+        parts = Partition(tuple(self.subgraphs[index] for index in kept), (*self.left_out, *returned))
+        ops, plans = tuple(self.ops[index] for index in kept), tuple(self.plans[index] for index in kept)
+        return replace(self, ops=ops, plans=plans, partition=parts)
 
     def __repr__(self) -> str:
-        nodes = sum(len(subgraph.nodes) for subgraph in self.partition.subgraphs)
+        nodes = sum(len(subgraph.nodes) for subgraph in self.subgraphs)
         return (
             f"Compilation('{self.name}', {self.target}: {nodes} nodes in {len(self.graphs)} custom op"
             f"{'' if len(self.graphs) == 1 else 's'}, {len(self.left_out)} left to ONNX Runtime)"
@@ -177,7 +127,3 @@ class Compilation:
             value.const_value.numpy() if value.is_initializer() and value.const_value else by_name[value.name or ""]
             for value in self.model.graph.outputs
         )
-
-
-def _number(dim: Any) -> int:
-    return evaluate(dim, dict.fromkeys(symbols_of(dim), _TYPICAL_DIM))

@@ -1,56 +1,83 @@
-"""The generated sources of a compilation, and their build, for every target."""
+"""generate: the plans of a compilation rendered to sources, and built to a shared library."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+import os
+from dataclasses import dataclass
+from pathlib import Path
 
-from ortisan.codegen.ait.build import build_cuda_library
-from ortisan.codegen.ait.detect import find_aitemplate
-from ortisan.codegen.ait.library import render_cuda_library
-from ortisan.codegen.cpu.build import Built, build_library
-from ortisan.codegen.cpu.library import render_library
-from ortisan.errors import OptionError
+from ortisan.codegen.backend import Built, Sources
+from ortisan.errors import UnsupportedError
 from ortisan.pipeline.compilation import Compilation
+from ortisan.pipeline.compile import Progress
+from ortisan.runtime.folder import staged_folder, write_files
 
-Sources: TypeAlias = "dict[str, str | bytes]"
-Progress: TypeAlias = "Callable[[str], None] | None"
+
+@dataclass(frozen=True)
+class CustomOpLibrary:
+    """A built library: `path` is the shared library to register in ONNX Runtime's session options."""
+
+    path: Path | None
+    """None when only the sources were written."""
+    domain: str
+    ops: tuple[str, ...]
+    sources: Path
+    binding: Path | None
+    compiler: str
+    seconds: float
+    cached: bool
+
+
+def generate(
+    compiled: Compilation,
+    folder: str | os.PathLike[str],
+    *,
+    bindings: bool = False,
+    sources_only: bool = False,
+    sanitize: str | None = None,
+    on_progress: Progress = None,
+) -> CustomOpLibrary:
+    """Renders the sources into folder/src and builds the shared library into folder.
+
+    `bindings=True` also builds a Python module that runs the graphs on numpy arrays without ONNX Runtime, for CPUs.
+    """
+    if not compiled.ops:
+        raise UnsupportedError(f"'{compiled.name}' has no compiled subgraph, so there is nothing to generate")
+    place = Path(folder)
+    sources = render_sources(compiled)
+    built = None
+    if not sources_only:
+        built = build_sources(compiled, sources, bindings=bindings, sanitize=sanitize, on_progress=on_progress)
+    with staged_folder(place) as staged:
+        write_files(staged / "src", sources)
+        for file in (built.library, built.binding) if built else ():
+            if file is not None:
+                write_files(staged, {file.name: file.read_bytes()})
+    return CustomOpLibrary(
+        place / built.library.name if built else None,
+        compiled.domain,
+        compiled.ops,
+        place / "src",
+        place / built.binding.name if built and built.binding else None,
+        built.compiler if built else "",
+        built.seconds if built else 0.0,
+        built.cached if built else False,
+    )
 
 
 def render_sources(compiled: Compilation) -> Sources:
-    """The generated source folder, file name -> content."""
-    names = {"name": compiled.name, "domain": compiled.domain}
-    target = compiled.target
-    if target.isa is not None:
-        return {**render_library(compiled.cpu_plans, ops=compiled.ops, isa=target.isa, **names)}
-    if target.kind == "cuda":
-        return render_cuda_library(
-            compiled.ait_models,
-            ops=compiled.ops,
-            architectures=target.architectures,
-            fast_math=compiled.options.fast_math,
-            **names,
-        )
-    raise OptionError(f"target='{target}' runs in numpy and has nothing to generate; use target='cpu'")
+    """The generated source folder."""
+    return compiled.target.render(compiled.plans, compiled.names)
 
 
 def build_sources(
-    compiled: Compilation, *, bindings: bool = False, sanitize: str | None = None, on_progress: Progress = None
-) -> tuple[Sources, Built]:
-    sources = render_sources(compiled)
-    target = compiled.target
-    if target.isa is not None:
-        built = build_library(
-            sources, name=compiled.name, isa=target.isa, bindings=bindings, sanitize=sanitize, on_progress=on_progress
-        )
-        return sources, built
-    if bindings or sanitize is not None:
-        raise OptionError(f"bindings and sanitize are for CPU targets; {target} runs in ONNX Runtime only")
-    built = build_cuda_library(
-        sources,
-        name=compiled.name,
-        architectures=target.architectures,
-        install=find_aitemplate(),
-        on_progress=on_progress,
+    compiled: Compilation,
+    sources: Sources,
+    *,
+    bindings: bool = False,
+    sanitize: str | None = None,
+    on_progress: Progress = None,
+) -> Built:
+    return compiled.target.build(
+        sources, name=compiled.name, bindings=bindings, sanitize=sanitize, on_progress=on_progress
     )
-    return sources, built

@@ -18,11 +18,10 @@ from ortisan.converter.save import save_with_external_data
 from ortisan.converter.substitute import substitute
 from ortisan.errors import OptionError
 from ortisan.pipeline.compilation import Compilation
-from ortisan.pipeline.compile import substitute_ops
+from ortisan.pipeline.convert import substitute_ops
 from ortisan.registry.dtypes import Array
 from ortisan.runtime.engine import Feeds, RunFailed, open_session, quiet_options, register, run
-from ortisan.runtime.providers import providers_for
-from ortisan.runtime.settings import AUTO, Weights, set_weights
+from ortisan.runtime.settings import apply_settings
 
 SLOWER = "slower than ONNX Runtime"
 CLEARLY = 1.05
@@ -36,22 +35,21 @@ def slower_reason(ours: float, theirs: float) -> str | None:
     return f"{SLOWER}: {ours / theirs:.2f} times its time"
 
 
-def find_slower(compiled: Compilation, library: Path, cases: Iterable[Case], weights: Weights = AUTO) -> dict[int, str]:
+def find_slower(compiled: Compilation, library: Path, cases: Iterable[Case]) -> dict[int, str]:
     """Index of a subgraph -> why it is given back. Each is timed on its own, on the values it gets in the model."""
     plain, converted = substitute(compiled.model, ()), substitute_ops(compiled)
+    settings: Mapping[str, str] = compiled.target.describe(compiled.plans, compiled.options, built=True)["settings"]
     reasons: dict[int, str] = {}
     with tempfile.TemporaryDirectory(prefix="ortisan-timing-") as folder:
-        values = boundary_values(plain, compiled.partition.subgraphs, cases, Path(folder))
-        for index, subgraph in enumerate(compiled.partition.subgraphs):
+        values = boundary_values(plain, compiled.subgraphs, cases, Path(folder))
+        for index, subgraph in enumerate(compiled.subgraphs):
             place = Path(folder, str(index))
             place.mkdir()
             sides = _extract(plain, converted, subgraph, place)
             options = quiet_options()
-            if not compiled.target.is_gpu:
-                set_weights(options, [compiled.ops[index]], None, weights)
+            apply_settings(options, [compiled.ops[index]], settings)
             register(options, library)
-            providers = providers_for(str(compiled.target))
-            reason = slower_reason(*_time(sides, options, values, providers))
+            reason = slower_reason(*_time(sides, options, values, compiled.target.providers))
             if reason is not None:
                 reasons[index] = reason
     return reasons

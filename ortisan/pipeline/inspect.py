@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ortisan.converter.passes import cleanup
-from ortisan.converter.passes.origin import origins, record_origins
-from ortisan.converter.read.load import load_model
+from ortisan.converter.passes.origin import origins
 from ortisan.pipeline.compilation import Compilation
-from ortisan.pipeline.compile import Model, compile
-from ortisan.pipeline.flops import compiled_share
-from ortisan.pipeline.generate import Progress
+from ortisan.pipeline.compile import Progress, compile_source
 from ortisan.pipeline.manifest import describe_compilation
+from ortisan.pipeline.options import make_options, takes_options
+from ortisan.pipeline.source import Model, Source
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ortisan.pipeline.options import Keywords
 
 
 @dataclass(frozen=True)
@@ -43,15 +46,18 @@ class Inspection:
         }
 
 
-def inspect_model(model: Model, *, on_progress: Progress = None, **options: Any) -> Inspection:
-    """Compiles as far as the kernel plan; `options` are the keywords of `compile`."""
-    compiled = compile(model, on_progress=on_progress, **options)
-    return Inspection(compiled, _rows(model, compiled), compiled_share(compiled))
+@takes_options
+def inspect(model: Model, *, on_progress: Progress = None, **options: Unpack[Keywords]) -> Inspection:
+    """Compiles as far as the kernel plan; options as in `compile`."""
+    chosen = make_options({"tune": "off", **options}, of="compile")
+    source = Source(model, chosen.cache)
+    compiled = compile_source(source, chosen, on_progress)
+    return Inspection(compiled, _rows(source, compiled), compiled.flops_share())
 
 
-def _rows(model: Model, compiled: Compilation) -> tuple[OpRow, ...]:
-    types = _original_types(model)
-    inside = {name for subgraph in compiled.partition.subgraphs for node in subgraph.nodes for name in origins(node)}
+def _rows(source: Source, compiled: Compilation) -> tuple[OpRow, ...]:
+    types = source.op_types
+    inside = {name for subgraph in compiled.subgraphs for node in subgraph.nodes for name in origins(node)}
     reasons: dict[str, str] = {}
     why = {left.node: left.reason for left in compiled.left_out}
     for node in compiled.model.graph:
@@ -66,11 +72,3 @@ def _rows(model: Model, compiled: Compilation) -> tuple[OpRow, ...]:
         reason = given.most_common(1)[0][0] if given else ""
         rows.append(OpRow(op, count, done[op], left[op], count - done[op] - left[op], reason))
     return tuple(sorted(rows, key=lambda row: (-row.left, -row.nodes, row.op_type)))
-
-
-def _original_types(model: Model) -> dict[str, str]:
-    """Node name -> op type, with the names that the passes know the nodes by."""
-    loaded = load_model(model)
-    cleanup.inline_functions(loaded)
-    record_origins(loaded)
-    return {node.name or "": node.op_type for node in loaded.graph}

@@ -1,50 +1,88 @@
-"""What a manifest says of a compilation."""
+"""manifest.json, written: its one author. `runtime/manifest.py` reads it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from typing import Any
 
 import onnx_ir as ir
 
 from ortisan._version import __version__
-from ortisan.codegen.ait.model import AitModel
-from ortisan.codegen.cpu.plan import GraphPlan
-from ortisan.codegen.cpu.scratch import largest_scratch, typical_scratch
+from ortisan.checks.bench import Bench
+from ortisan.checks.verify import Verification
+from ortisan.codegen.backend import Plan
 from ortisan.converter.partition import LeftOut, Subgraph
 from ortisan.converter.passes.rounding import rounded_outputs
-from ortisan.pipeline.compilation import Compilation, Options
-from ortisan.pipeline.flops import compiled_share
+from ortisan.pipeline.compilation import Compilation
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Graph
 from ortisan.runtime.manifest import FORMAT
 
 
-def describe_compilation(compiled: Compilation) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Written:
+    """What a build has put into the artifact folder."""
+
+    model: str
+    library: str | None
+    source: Mapping[str, Any]
+    files: Mapping[str, Mapping[str, Any]]
+    sources_sha256: str | None
+    compiler: str | None
+    onnxruntime: str | None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a build found when it ran the artifact, or why it did not."""
+
+    given_back: Sequence[str] = ()
+    verification: Verification | None = None
+    bench: Bench | None = None
+    not_run: str | None = None
+
+
+def describe_artifact(compiled: Compilation, written: Written, measured: Measured | None = None) -> dict[str, Any]:
+    """The whole manifest."""
+    found = measured or Measured()
+    return {
+        **describe_compilation(compiled, built=written.compiler is not None),
+        "model": written.model,
+        "library": written.library,
+        "source": written.source,
+        "files": written.files,
+        "sources_sha256": written.sources_sha256,
+        "compiler": written.compiler,
+        "onnxruntime": written.onnxruntime,
+        "given_back": list(found.given_back),
+        "verification": found.verification.to_json() if found.verification else None,
+        "bench": found.bench.to_json() if found.bench else None,
+        "not_run": found.not_run,
+    }
+
+
+def describe_compilation(compiled: Compilation, *, built: bool = False) -> dict[str, Any]:
     """The part of the manifest that does not depend on the build."""
-    isa = compiled.target.isa
+    backend = compiled.target
     return {
         "format": FORMAT,
         "ortisan": __version__,
         "name": compiled.name,
-        "target": str(compiled.target),
-        "architectures": list(compiled.target.architectures),
-        "target_notes": list(compiled.target.notes),
-        "isa": isa.name if isa is not None else None,
-        "machine": isa.machine if isa is not None else None,
-        "cpu_features": list(isa.features) if isa is not None else [],
+        "target": str(backend),
+        "target_notes": list(backend.notes),
+        "providers": list(backend.providers),
+        **backend.describe(compiled.plans, compiled.options, built=built),
         "domain": compiled.domain,
         "ops": [
             _describe_op(op, subgraph, plan)
-            for op, subgraph, plan in zip(compiled.ops, compiled.partition.subgraphs, compiled.plans, strict=True)
+            for op, subgraph, plan in zip(compiled.ops, compiled.subgraphs, compiled.plans, strict=True)
         ],
         "shared": shared_values(compiled),
         "rounded": {name: dtype.value for name, dtype in rounded_floats(compiled).items()},
-        "options": describe_options(compiled.options),
-        "tuning": compiled.tuning.to_json([product for plan in compiled.cpu_plans for product in plan.products]),
-        "compiled_nodes": sum(len(subgraph.nodes) for subgraph in compiled.partition.subgraphs),
-        "flops_share": round(compiled_share(compiled), 6),
+        "options": compiled.options.to_json(),
+        "compiled_nodes": sum(len(subgraph.nodes) for subgraph in compiled.subgraphs),
+        "flops_share": round(compiled.flops_share(), 6),
         "left_out": group_left_out(compiled.left_out),
         "op_counts": dict(sorted(compiled.op_counts().items())),
     }
@@ -63,41 +101,11 @@ def shared_values(compiled: Compilation) -> dict[str, str]:
     """Inputs of the model whose memory an output may be, and those outputs: caches that are written in place."""
     inputs = {value.name for value in compiled.model.graph.inputs}
     outputs = {value.name for value in compiled.model.graph.outputs}
-    pairs = (
-        (plan.graph.inputs[i].name, plan.graph.output_names[o])
-        for plan in compiled.cpu_plans
-        for i, o in plan.memory.shared
-    )
+    pairs = ((plan.graph.inputs[i].name, plan.graph.output_names[o]) for plan in compiled.plans for i, o in plan.shared)
     return {name: output for name, output in pairs if name in inputs and output in outputs}
 
 
-def describe_options(options: Options) -> dict[str, Any]:
-    """The keywords of `compile`; selectors that are functions can't be written down."""
-    return {
-        "dims": {name: list(bound) if isinstance(bound, tuple) else bound for name, bound in options.dims.items()},
-        "include": _selectors(options.include),
-        "exclude": _selectors(options.exclude),
-        "between": _between(options.between),
-        "whole_graph": options.whole_graph,
-        "cache": options.cache,
-        "precision": options.precision,
-        "fast_math": options.fast_math,
-        "tf32": options.tf32,
-    }
-
-
-def _selectors(selectors: Any) -> list[str] | None:
-    if selectors is None:
-        return None
-    listed = [selectors] if isinstance(selectors, str) or callable(selectors) else list(selectors)
-    return [selector if isinstance(selector, str) else "<function>" for selector in listed]
-
-
-def _between(between: Any) -> list[list[str]] | None:
-    return None if between is None else [[names] if isinstance(names, str) else list(names) for names in between]
-
-
-def _describe_op(op: str, subgraph: Subgraph, plan: GraphPlan | AitModel) -> dict[str, Any]:
+def _describe_op(op: str, subgraph: Subgraph, plan: Plan) -> dict[str, Any]:
     graph = subgraph.graph
     return {
         "op": op,
@@ -106,25 +114,7 @@ def _describe_op(op: str, subgraph: Subgraph, plan: GraphPlan | AitModel) -> dic
         "inputs": {value.name: str(value.type) for value in graph.inputs},
         "outputs": {name: str(value.type) for name, value in zip(graph.output_names, graph.outputs, strict=True)},
         "symbols": {name: _bounds(graph, name) for name in graph.symbols},
-        **(_describe_model(plan) if isinstance(plan, AitModel) else _describe_plan(plan)),
-    }
-
-
-def _describe_plan(plan: GraphPlan) -> dict[str, Any]:
-    most = largest_scratch(plan)
-    return {
-        "kernels": len(plan.kernels),
-        "weight_bytes": sum(plan.packed_sizes()),
-        "scratch": {"typical": asdict(typical_scratch(plan)), "at_upper_bounds": asdict(most) if most else None},
-    }
-
-
-def _describe_model(model: AitModel) -> dict[str, Any]:
-    return {
-        "kernels": model.kernels,
-        "weight_bytes": sum(constant.data.nbytes for constant in model.constants),
-        "profiled": model.profiled,
-        "notes": list(model.notes),
+        **plan.describe(),
     }
 
 

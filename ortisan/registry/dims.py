@@ -17,6 +17,9 @@ from ortisan.registry.refusal import Refused
 Dim: TypeAlias = Any  # int | sympy.Expr; sympy ships no usable types
 Shape: TypeAlias = tuple[Dim, ...]
 
+TYPICAL_DIM = 64
+"""Stands for a symbol when symbolic sizes are compared or added up."""
+
 GuardKind = Literal["equal", "broadcastable", "divisible", "at_least"]
 
 
@@ -119,6 +122,11 @@ def evaluate(dim: Dim, values: Mapping[str, int]) -> int:
         return int(dim)
     result = dim.subs({s: values[s.name] for s in dim.free_symbols})
     return int(result)
+
+
+def typical(dim: Dim) -> int:
+    """The number a dim stands for when every symbol has a typical size."""
+    return evaluate(dim, dict.fromkeys(symbols_of(dim), TYPICAL_DIM))
 
 
 def bounds_of(dim: Dim, bounds: Mapping[str, tuple[int, int]]) -> tuple[int, int | None]:

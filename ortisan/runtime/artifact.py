@@ -7,15 +7,17 @@ import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ortisan.checks.bench import Bench
-from ortisan.checks.verify import Verification
 from ortisan.errors import ArtifactError, OptionError
 from ortisan.runtime.engine import onnxruntime, open_session, register
 from ortisan.runtime.manifest import Manifest, read_manifest, sha256
-from ortisan.runtime.providers import check_providers, needs_cuda, providers_for
-from ortisan.runtime.settings import AUTO, Weights, check_weights, set_weights
+from ortisan.runtime.providers import check_providers, providers_of
+from ortisan.runtime.settings import Weights, apply_settings, check_weights, setting_key
+
+if TYPE_CHECKING:
+    from ortisan.checks.bench import Bench
+    from ortisan.checks.verify import Verification
 
 _HASHED_BYTES = 64 << 20
 """Files up to this size are checked by their hash when a session is opened, larger ones by their size."""
@@ -50,6 +52,16 @@ class Artifact:
     def shared(self) -> dict[str, str]:
         """Inputs whose memory an output may be, and those outputs: caches that are written in place."""
         return dict(self.manifest.get("shared", {}))
+
+    @property
+    def providers(self) -> tuple[str, ...]:
+        """The execution providers that a session is opened with."""
+        return providers_of(self.manifest)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Session settings of the custom ops -> what they are when a session does not say."""
+        return dict(self.manifest.get("settings", {}))
 
     def __repr__(self) -> str:
         facts = [f"{len(self.ops)} custom op{'' if len(self.ops) == 1 else 's'}"]
@@ -103,13 +115,13 @@ def load(
     artifact = open_artifact(folder)
     check_content(artifact)
     check_providers(artifact.folder, artifact.manifest, providers)
-    if weights is not None and needs_cuda(artifact.target):
-        raise OptionError(f"weights={weights!r} is for CPU artifacts; a GPU's weights are in its own memory")
+    if weights is not None and "weights" not in artifact.settings:
+        raise OptionError(f"'{artifact.folder}' is for {artifact.target}, whose custom ops have no setting 'weights'")
     if sess_options is not None and (session := _open_as_is(artifact, sess_options, providers)) is not None:
         if weights is not None and artifact.ops:
             raise OptionError(
                 f"sess_options have the library of '{artifact.folder}' registered already, so weights={weights!r} "
-                f"comes too late; set the session config entry 'custom_op.{artifact.ops[0]}.weights' before that"
+                f"comes too late; set the session config entry '{setting_key(artifact.ops[0], 'weights')}' before that"
             )
         return session
     options = sess_options if sess_options is not None else ort.SessionOptions()
@@ -134,16 +146,16 @@ def open_compiled(
             "into the folder"
         )
     if artifact.library is not None:
-        if not needs_cuda(artifact.target):
-            set_weights(options, artifact.ops, weights, str(artifact.manifest.get("weights", AUTO)))
+        chosen = {} if weights is None else {"weights": weights}
+        apply_settings(options, artifact.ops, artifact.settings, chosen)
         register(options, artifact.library)
-    return open_session(artifact.model, options, providers or providers_for(artifact.target))
+    return open_session(artifact.model, options, providers or artifact.providers)
 
 
 def _open_as_is(artifact: Artifact, options: Any, providers: Sequence[Any] | None) -> Any:
     """A session when the caller's options know the custom ops already, else None."""
     try:
-        return open_session(artifact.model, options, providers or providers_for(artifact.target))
+        return open_session(artifact.model, options, providers or artifact.providers)
     except ArtifactError:
         return None
 

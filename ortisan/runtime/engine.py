@@ -5,22 +5,20 @@ from __future__ import annotations
 import importlib
 import os
 import re
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from ortisan.converter.read.load import load_model
-from ortisan.converter.save import save_with_external_data
-from ortisan.errors import ArtifactError, ToolchainError
-from ortisan.registry.dtypes import Array
+import numpy as np
 
+from ortisan.errors import ArtifactError, ToolchainError
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
 Feeds: TypeAlias = "Mapping[str, Array]"
 Optimizations: TypeAlias = Literal["none", "all"]
 
 OLDEST_ORT = (1, 18)
-_CPU = ("CPUExecutionProvider",)
+CPU = "CPUExecutionProvider"
 _FATAL = 4
 _MAX_SENTENCE = 500
 
@@ -63,7 +61,7 @@ def open_session(path: Path, options: Any, providers: Sequence[Any] | None = Non
     """An `InferenceSession`; what ORT raises becomes an `ArtifactError`."""
     ort = onnxruntime()
     try:
-        return ort.InferenceSession(str(path), options, providers=list(providers or _CPU))
+        return ort.InferenceSession(str(path), options, providers=list(providers or (CPU,)))
     except Exception as error:
         raise ArtifactError(f"ONNX Runtime can't load '{path}': {sentence(error)}") from error
 
@@ -134,14 +132,3 @@ def sentence(error: Exception) -> str:
     text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ", "", text)
     text = re.sub(r"/\S+\.(cc|h):\d+ [^ ].*?\)(?= [A-Z\[(\w])", "", text, count=1).strip()
     return text[:_MAX_SENTENCE] or type(error).__name__
-
-
-@contextmanager
-def as_file(model: Any) -> Iterator[Path]:
-    """A file that ONNX Runtime can read `model` from: its own, or one that is gone afterwards."""
-    if isinstance(model, (str, os.PathLike)):
-        yield Path(model)
-        return
-    with tempfile.TemporaryDirectory(prefix="ortisan-model-") as folder:
-        save_with_external_data(load_model(model), Path(folder), "model")
-        yield Path(folder, "model.onnx")

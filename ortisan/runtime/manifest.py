@@ -14,7 +14,7 @@ from ortisan.errors import ArtifactError
 Manifest: TypeAlias = "dict[str, Any]"
 
 MANIFEST = "manifest.json"
-FORMAT = 1
+FORMAT = 2
 _CHUNK = 1 << 20
 
 

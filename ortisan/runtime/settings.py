@@ -1,12 +1,13 @@
-"""The setting `weights`: where sessions read the weights of an artifact.
+"""Session settings of an artifact's custom ops: which there are and their defaults are in its manifest.
 
-"mapped" reads them where ONNX Runtime mapped the file, "huge" copies them once per process to 2 MB pages, "auto" lets
-the library decide: it copies where products have few rows and memory is plenty.
+`weights` says where sessions read the weights: "mapped" reads them where ONNX Runtime mapped the file, "huge" copies
+them once per process to 2 MB pages, "auto" lets the library decide: it copies where products have few rows and memory
+is plenty.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
 from ortisan.errors import OptionError
@@ -21,20 +22,28 @@ def check_weights(weights: str) -> None:
         raise OptionError(f"weights must be one of {', '.join(known)}, not {weights!r}")
 
 
-def set_weights(options: Any, ops: Iterable[str], weights: str | None, default: str) -> None:
-    """Puts the setting into session options, before the library is registered in them.
+def apply_settings(
+    options: Any, ops: Iterable[str], defaults: Mapping[str, str], chosen: Mapping[str, str] | None = None
+) -> None:
+    """Puts settings into session options, before the library is registered in them.
 
-    `default` is for ops that neither `weights` nor the caller's own options speak of.
+    `defaults` are for ops that neither `chosen` nor the caller's own options speak of.
     """
     for op in ops:
-        key = f"custom_op.{op}.weights"
-        if weights is not None:
-            options.add_session_config_entry(key, weights)
-        elif default != AUTO and not _has_entry(options, key):
-            options.add_session_config_entry(key, default)
+        for name, default in defaults.items():
+            key = setting_key(op, name)
+            if chosen and name in chosen:
+                options.add_session_config_entry(key, chosen[name])
+            elif default != AUTO and not has_entry(options, key):
+                options.add_session_config_entry(key, default)
 
 
-def _has_entry(options: Any, key: str) -> bool:
+def setting_key(op: str, name: str) -> str:
+    """The session config entry of a setting."""
+    return f"custom_op.{op}.{name}"
+
+
+def has_entry(options: Any, key: str) -> bool:
     try:
         options.get_session_config_entry(key)
     except RuntimeError:

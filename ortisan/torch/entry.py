@@ -81,7 +81,8 @@ def build_entry(module: nn.Module, args: Any, kwargs: Any, dynamic: Dynamic, opt
     """Exports the module as it is called, and builds it."""
     tensors, tree = flatten((args, kwargs))
     captured = capture(module, args, kwargs, dynamic, options)
-    options = replace(options, dims=_present_dims(captured, dynamic, options))
+    present = _present_dims(captured, dynamic, options)
+    options = replace(options, build=replace(options.build, dims=present))
     model = transform(captured.model, options)
     artifact, from_disk = artifact_of(model, options)
     runner = open_runner(artifact)

@@ -12,13 +12,13 @@ from torch import nn
 
 from ortisan.errors import OrtisanError
 from ortisan.pipeline.compilation import Compilation
-from ortisan.pipeline.compile import compile_with
+from ortisan.pipeline.compile import compile_source
 from ortisan.pipeline.manifest import group_left_out
+from ortisan.pipeline.source import Source
 from ortisan.torch.compiled import CompiledGraph
 from ortisan.torch.dynamo import compile_graph
 from ortisan.torch.options import make_options
 from ortisan.torch.reasons import WentEager
-from ortisan.torch.store import build_options
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,12 +89,12 @@ def _report(part: CompiledGraph, eager: str | None, options: Any) -> GraphReport
         return GraphReport(part.title, 0, 0, (), eager or "it can't be exported")
     nodes = sum(1 for _ in part.model.graph.all_nodes())
     try:
-        compiled: Compilation = compile_with(part.model, build_options(options))
+        compiled: Compilation = compile_source(Source(part.model), options.build)
     except OrtisanError as error:
         return GraphReport(part.title, nodes, 0, (), str(error))
     groups = group_left_out(compiled.left_out)
     left = tuple((group["op_type"], group["reason"], len(group["nodes"])) for group in groups)
-    count = sum(len(subgraph.nodes) for subgraph in compiled.partition.subgraphs)
+    count = sum(len(subgraph.nodes) for subgraph in compiled.subgraphs)
     return GraphReport(part.title, count + sum(each[2] for each in left), count, left, None)
 
 

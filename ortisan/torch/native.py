@@ -60,7 +60,7 @@ class NativeKernel:
         self._argument_count = len(inputs)
         self._results = [list(graph.outputs).index(value) for value in self._node.outputs]
         self._weights = [_bytes_of(value) for value in self._node.inputs[len(taken) :]]
-        self._setting = str(artifact.manifest.get("weights", AUTO))
+        self._setting = artifact.settings.get("weights", AUTO)
         self._library = ctypes.CDLL(str(_build(artifact)))
         self._library.ortisan_register.restype = ctypes.c_void_p
         self._library.ortisan_unregister.argtypes = [ctypes.c_void_p]
@@ -130,7 +130,8 @@ def _bytes_of(value: ir.Value | None) -> npt.NDArray[np.uint8]:
 
 def _build(artifact: Artifact) -> Path:
     """The library of the artifact's kernels for this PyTorch, out of the build cache when it is there."""
-    if not artifact.target.startswith("cpu"):
+    isa = artifact.manifest.get("isa")
+    if isa is None:
         raise UnsupportedError(f"the artifact is for {artifact.target}, and the C++ route is for CPUs")
     if artifact.manifest.get("machine") != platform.machine():
         raise ArtifactError(f"'{artifact.folder}' was built for {artifact.manifest.get('machine')}")
@@ -140,8 +141,7 @@ def _build(artifact: Artifact) -> Path:
     if not source.is_dir() or folder_hash(source) != artifact.manifest.get("sources_sha256"):
         raise ArtifactError(f"'{source}' is not there or has changed; build the artifact again")
     files: dict[str, str | bytes] = {file.name: file.read_bytes() for file in sorted(source.iterdir())}
-    isa = find_isa(str(artifact.manifest.get("isa") or artifact.target.partition(":")[2] or "native"))
-    return build_torch_op(files, name=artifact.name, isa=isa, kit=torch_kit())
+    return build_torch_op(files, name=artifact.name, isa=find_isa(str(isa)), kit=torch_kit())
 
 
 def torch_kit() -> TorchKit:

@@ -9,6 +9,7 @@ import atexit
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import tempfile
@@ -25,17 +26,14 @@ from ortisan.codegen.tools.build_cache import cache_folder, cache_key
 from ortisan.codegen.tools.toolchain import find_compiler
 from ortisan.converter.read.model_hash import model_hash
 from ortisan.errors import ArtifactError, OptionError, UnsupportedError
-from ortisan.pipeline.build import build, build_at_once
-from ortisan.pipeline.compilation import Options as BuildOptions
-from ortisan.pipeline.compilation import Target
+from ortisan.pipeline.build import build_at_once, build_with
 from ortisan.pipeline.kept import all_kept, kept_folder
 from ortisan.registry.snippets import DOMAIN as SNIPPETS
 from ortisan.runtime.artifact import Artifact, open_artifact
 from ortisan.runtime.engine import onnxruntime
 from ortisan.runtime.manifest import MANIFEST
-from ortisan.torch.options import Options
+from ortisan.torch.options import NAME, Options
 
-NAME = "graph"
 _DEFAULT_LIMIT_MB = 20_000
 
 
@@ -63,12 +61,10 @@ def artifact_of(model: ir.Model, options: Options) -> tuple[Artifact, bool]:
 
 def artifact_key(model: ir.Model, options: Options) -> str:
     """A digest of the graph, of every byte of every weight, of the options and of what builds."""
-    target = Target.parse(options.target)
     parts: dict[str, str | bytes] = {
         "graph": model_hash(model),
         "weights": _tensor_digest(model),
-        "options": options.identity,
-        "target": str(target),
+        "options": json.dumps(options.build.to_json(), sort_keys=True, default=str),
         "ortisan": __version__,
         "onnxruntime": str(onnxruntime().__version__),
         "compiler": find_compiler().version,
@@ -100,41 +96,17 @@ def _update(digest: Any, name: str, tensor: ir.TensorProtocol | None) -> None:
 
 
 def _build(model: ir.Model, folder: Path, options: Options) -> Artifact:
-    if options.keep == "faster" and not _has_snippets(model):
+    chosen = options.build
+    if chosen.keep == "faster" and not _has_snippets(model):
         # Nothing may be compiled, or samples may not suit the model: then nothing is timed.
         with contextlib.suppress(UnsupportedError, OptionError):
-            return build(
-                model,
-                folder,
-                name=NAME,
-                target=options.target,
-                dims=options.dims,
-                include=options.include,
-                exclude=options.exclude,
-                tune=options.tune,
-                keep="faster",
-                weights=options.weights,
-                verify=False,
-            )
-    settings = build_options(options)
-    return build_at_once(model, folder, settings, weights=options.weights)
+            return build_with(model, folder, chosen)
+    return build_at_once(model, folder, chosen)
 
 
 def _has_snippets(model: ir.Model) -> bool:
     """Whether ONNX Runtime can't run the model, so that there is nothing to be faster than."""
     return any(node.domain == SNIPPETS for node in model.graph.all_nodes())
-
-
-def build_options(options: Options) -> BuildOptions:
-    return BuildOptions(
-        Target.parse(options.target),
-        dict(options.dims),
-        options.include,
-        options.exclude,
-        name=NAME,
-        tune=options.tune,
-        patterns=options.patterns,
-    )
 
 
 def _look_up(folder: Path) -> Artifact | None:

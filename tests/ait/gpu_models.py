@@ -18,6 +18,8 @@ from onnx import helper, numpy_helper
 import ortisan
 from ortisan.checks.samples import Case
 from ortisan.codegen.ait.adapter import Adapter
+from ortisan.codegen.ait.backend import AitPlanner
+from ortisan.codegen.reference.backend import ReferencePlan
 from ortisan.converter.substitute import substitute
 from ortisan.models import BertSize, Gpt2Size, LlamaSize, bert, gpt2, llama
 from ortisan.pipeline.compilation import Compilation
@@ -37,14 +39,8 @@ def rules_only() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ortisan.codegen.ait.backend.find_aitemplate", lambda: None)
         patch.setattr(Adapter, "refusals", lambda self, graphs: [{} for _ in graphs])
-        patch.setattr("ortisan.pipeline.compile.plan_graphs", _no_plans)
+        patch.setattr(AitPlanner, "plan", lambda self, graphs, **rest: [ReferencePlan(graph) for graph in graphs])
         yield
-
-
-def _no_plans(graphs: Any, options: Any, say: Any, **rest: Any) -> Any:
-    from ortisan.codegen.cpu.tune.choose import by_cost_model
-
-    return (), by_cost_model((), "off", "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +57,7 @@ class GpuModel:
     def run(self, *, half: bool = False) -> tuple[Run, list[list[np.ndarray[Any, Any]]]]:
         """The custom op's graph with its inputs in every case, and what ONNX Runtime itself gives for its outputs."""
         compiled = self.compiled()
-        (subgraph,) = compiled.partition.subgraphs
+        (subgraph,) = compiled.subgraphs
         plain = substitute(compiled.model, ())
         inputs, outputs = [], []
         for label, feeds in self.cases.items():

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from ortisan.codegen.ait.adapter import prepare
-from ortisan.pipeline.flops import compiled_share
 from ortisan.registry.evaluate import evaluate_graph
 from tests.ait.gpu_models import GpuModel, gpu_models
 from tests.ait.interpreted import Outcome, Run, difference, interpret_all
@@ -133,7 +132,7 @@ def test_the_reference_of_what_is_cut_out_is_onnx_runtimes_result(models: dict[s
 def test_mask_and_past_go_into_the_custom_op_and_nearly_all_work_is_in_it(models: dict[str, Any], name: str) -> None:
     model, run, _, _, _ = models[name]
     inputs = {value.name: value.type for value in run.graph.inputs}
-    assert compiled_share(model.compiled()) > 0.95
+    assert model.compiled().flops_share() > 0.95
     if name == "resnet":
         assert set(inputs) == {"image"}
     elif name == "bert":

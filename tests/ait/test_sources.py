@@ -11,7 +11,6 @@ import pytest
 import ortisan
 from ortisan.codegen.ait.adapter import Adapter
 from ortisan.codegen.ait.model import AitModel
-from ortisan.pipeline.inspect import inspect_model
 from tests.ait.gpu_models import GpuModel, gpu_models
 
 pytestmark = pytest.mark.aitemplate
@@ -24,13 +23,12 @@ def model() -> GpuModel:
 
 @pytest.fixture(scope="module")
 def inspection(model: GpuModel) -> Any:
-    return inspect_model(model.model, target="cuda:80", dims=dict(model.dims))
+    return ortisan.inspect(model.model, target="cuda:80", dims=dict(model.dims))
 
 
 @pytest.fixture(scope="module")
 def plan(inspection: Any) -> AitModel:
-    (plan,) = inspection.compilation.ait_models
-    return plan
+    return inspection.compilation.plans[0].model  # type: ignore[no-any-return]
 
 
 def test_tensors_constants_and_files(plan: AitModel) -> None:
@@ -64,6 +62,6 @@ def test_inspect_says_how_attention_is_computed(inspection: Any) -> None:
 def test_the_same_model_gives_the_same_bytes(plan: AitModel, model: GpuModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Adapter, "_made", {})
     again = ortisan.compile(model.model, target="cuda:80", dims=dict(model.dims))
-    assert dict(again.ait_models[0].files) == dict(plan.files)
-    for have, want in zip(again.ait_models[0].constants, plan.constants, strict=True):
+    assert dict(again.plans[0].model.files) == dict(plan.files)
+    for have, want in zip(again.plans[0].model.constants, plan.constants, strict=True):
         np.testing.assert_array_equal(have.data, want.data)

@@ -22,7 +22,7 @@ from ortisan.codegen.cpu.tune.blocking import (
     table,
 )
 from ortisan.codegen.render import TEMPLATES
-from ortisan.pipeline.compile import render_sources
+from ortisan.pipeline.generate import render_sources
 from ortisan.registry.dims import bounds_of, product, symbol
 from ortisan.registry.dtypes import DType
 from tests.models.text import text_model

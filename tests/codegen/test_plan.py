@@ -15,7 +15,7 @@ from ortisan.codegen.cpu.plan import GraphPlan, plan_graph
 from ortisan.codegen.cpu.views import reshaped_strides
 from ortisan.codegen.render import cpp_string
 from ortisan.models import BertSize, bert
-from ortisan.pipeline.compile import render_sources
+from ortisan.pipeline.generate import render_sources
 from ortisan.registry.dtypes import DType
 from tests.models.text import random_feeds, run_ort, text_model
 

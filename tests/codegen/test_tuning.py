@@ -21,7 +21,7 @@ from ortisan.codegen.cpu.tune.choose import Race, Tuning, by_cost_model, tune
 from ortisan.codegen.cpu.tune.timer import load_timer, render_timer
 from ortisan.codegen.render import TEMPLATES
 from ortisan.errors import OptionError, ToolchainError
-from ortisan.pipeline.compile import render_sources
+from ortisan.pipeline.generate import render_sources
 from ortisan.registry.dtypes import DType
 from tests.models.mlp import mlp
 
@@ -260,7 +260,7 @@ def test_off_asks_neither_the_machine_nor_the_cache(cache: Path, monkeypatch: py
     before = (cache / "tuning.sqlite").read_bytes()
     forbid(monkeypatch)
     compiled = ortisan.compile(mlp(sizes=(768, 3072), opset=17), tune="off")
-    assert {source for _, source in chosen(compiled.tuning)} == {"cost model"}
+    assert {source for _, source in chosen(Tuning.from_json(compiled.tuning))} == {"cost model"}
     assert render_sources(compiled) == render_sources(ortisan.compile(mlp(sizes=(768, 3072))))
     assert (cache / "tuning.sqlite").read_bytes() == before
     assert by_cost_model([ONE]).table(ONE)[0].cut == DEFAULT
@@ -273,8 +273,8 @@ def test_a_target_that_does_not_run_here_is_not_timed(target: str, monkeypatch: 
     forbid(monkeypatch)
     monkeypatch.setattr(planning, "why_not_run", lambda isa: "this machine lacks avx512f")
     compiled = ortisan.compile(mlp(), target=target, tune="auto")
-    assert compiled.tuning.note
-    assert {source for _, source in chosen(compiled.tuning)} <= {"cost model"}
+    assert compiled.tuning["note"]
+    assert {source for _, source in chosen(Tuning.from_json(compiled.tuning))} <= {"cost model"}
 
 
 def compile_with_times(monkeypatch: pytest.MonkeyPatch, timer: Any) -> ortisan.Compilation:
@@ -291,8 +291,8 @@ def test_the_same_cache_gives_the_same_bytes(monkeypatch: pytest.MonkeyPatch) ->
 
     first = compile_with_times(monkeypatch, FakeTimer(seconds))
     other = compile_with_times(monkeypatch, None)
-    assert {choice.source for choice in first.tuning.choices} == {"measured"}
-    assert {choice.source for choice in other.tuning.choices} == {"from cache"}
+    assert {row["from"] for row in first.tuning["products"]} == {"measured"}
+    assert {row["from"] for row in other.tuning["products"]} == {"from cache"}
     assert render_sources(first) == render_sources(other)
     assert first.domain == other.domain
     default = ortisan.compile(mlp(sizes=(64, 96, 8)), dims={"batch": (1, 512)})

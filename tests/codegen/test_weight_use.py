@@ -10,7 +10,7 @@ import ortisan
 from ortisan.codegen.cpu.plan import GraphPlan
 from ortisan.codegen.cpu.weight_use import is_thin, looked_up
 from ortisan.models import BertSize, bert
-from ortisan.pipeline.compile import render_sources
+from ortisan.pipeline.generate import render_sources
 from tests.models.text import text_model
 
 

@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from ortisan.codegen.cpu.build import Built, build_library
 from ortisan.codegen.cpu.isa import find_isa
-from ortisan.codegen.cpu.library import CPU_FOLDERS, BuildSource, plain_files
-from ortisan.codegen.render import render
+from ortisan.codegen.cpu.library import CPU_FOLDERS, BuildSource
+from ortisan.codegen.render import plain_files, render
 
 CPP = Path(__file__).parent.parent / "cpp"
 W = np.array([1, 2, 3, 4], np.float32)

@@ -12,7 +12,8 @@ import onnxruntime as ort
 import pytest
 
 import ortisan
-from ortisan.converter.passes.kv_cache import with_cache
+from ortisan.converter.passes.kv_cache import put_cache_in_place
+from ortisan.converter.read.load import load_model
 from ortisan.converter.read.symbols import ascending
 from ortisan.errors import OptionError, UnsupportedError
 from ortisan.registry.ops import DynamicSlice
@@ -29,9 +30,15 @@ CAPACITY = 13
 LENGTHS = (5, 1, 1, 3, 1, 2)
 
 
+def in_place(model: onnx.ModelProto) -> ir.Model:
+    changed = load_model(model)
+    put_cache_in_place(changed)
+    return changed
+
+
 @functools.cache
 def rewritten(form: str) -> onnx.ModelProto:
-    return ir.to_proto(with_cache(FORMS[form](), "in-place"))
+    return ir.to_proto(in_place(FORMS[form]()))
 
 
 @functools.cache
@@ -125,13 +132,13 @@ def small(
 
 def refusal(model: onnx.ModelProto) -> str:
     with pytest.raises(UnsupportedError) as error:
-        with_cache(model, "in-place")
+        in_place(model)
     return str(error.value)
 
 
 def test_a_step_of_fixed_length() -> None:
     model = small(step="1")
-    changed = ir.to_proto(with_cache(model, "in-place"))
+    changed = ir.to_proto(in_place(model))
     past, x = np.ones((3, 2, 4, 4), np.float32), np.full((3, 2, 1, 4), 2, np.float32)
     buffer = np.concatenate([past, np.full((3, 2, 5, 4), np.nan, np.float32)], axis=2)
     mask = np.ones((3, 5), np.int64)
@@ -145,7 +152,7 @@ def test_a_step_of_fixed_length() -> None:
 @pytest.mark.parametrize("bounds", ["", "<start=2>", "<start=1,end=3>", "<start=-2,end=-1>", "<start=0,end=2>"])
 def test_shapes_of_the_past_tell_the_filled_length(bounds: str) -> None:
     model = small(f"present = Concat<axis=2>(past, k) size = Shape{bounds}(past)", outputs=", int64[N] size")
-    changed = ir.to_proto(with_cache(model, "in-place"))
+    changed = ir.to_proto(in_place(model))
     feeds = {"attention_mask": np.ones((3, 7), np.int64), "x": np.ones((3, 2, 2, 4), np.float32)}
     want = run_ort(model, {**feeds, "past": np.zeros((3, 2, 5, 4), np.float32)})
     have = run_ort(changed, {**feeds, "past": np.zeros((3, 2, 11, 4), np.float32)})
@@ -194,7 +201,7 @@ def test_without_a_mask_over_all_positions_it_is_refused(mask: str) -> None:
 def test_a_mask_is_known_by_its_length(length: str, after: str) -> None:
     model = small(mask="int64[B,T] seen,")
     model.graph.input[0].type.tensor_type.shape.dim[1].dim_param = length
-    assert ascending(with_cache(model, "in-place")) == ("S", after, "cache_capacity")
+    assert ascending(in_place(model)) == ("S", after, "cache_capacity")
 
 
 def test_a_model_without_a_cache_is_refused() -> None:
@@ -204,7 +211,7 @@ def test_a_model_without_a_cache_is_refused() -> None:
 
 
 def test_other_values_of_the_option_are_refused() -> None:
-    with pytest.raises(OptionError, match="as-is, in-place, not 'shared'"):
+    with pytest.raises(OptionError, match="'as-is' or 'in-place', not 'shared'"):
         ortisan.compile(small(), cache="shared")
 
 

@@ -10,7 +10,8 @@ import numpy as np
 import onnx
 import pytest
 
-from ortisan.converter.read.load import load_model, model_hash
+from ortisan.converter.read.load import load_model
+from ortisan.converter.read.model_hash import model_hash
 from tests.models.text import text_model
 
 SIGNATURE = "(float[N,4] x) => (float[?,?] y)"
@@ -69,6 +70,6 @@ def test_structure_counts(change: Callable[[onnx.ModelProto], None]) -> None:
 def test_the_same_in_every_process(tmp_path: object) -> None:
     path = f"{tmp_path}/model.onnx"
     onnx.save(_model(), path)
-    code = f"from ortisan.converter.read.load import *; print(model_hash(load_model({path!r})))"
+    code = f"from ortisan.converter.read.load import *; from ortisan.converter.read.model_hash import *; print(model_hash(load_model({path!r})))"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.strip() == _hash(_model())

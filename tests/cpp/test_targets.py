@@ -22,7 +22,7 @@ import ortisan
 from ortisan.codegen.cpu.isa import ISAS, Isa, find_isa, why_not_run
 from ortisan.codegen.tools.toolchain import Compiler
 from ortisan.models import BertSize, bert
-from ortisan.pipeline.compile import render_sources
+from ortisan.pipeline.generate import render_sources
 from tests.cpp.remote import Pointer
 
 pytestmark = pytest.mark.build

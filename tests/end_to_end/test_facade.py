@@ -73,7 +73,7 @@ def test_another_model_is_refused() -> None:
 
 
 def test_the_same_model_gives_the_same_bytes() -> None:
-    from ortisan.pipeline.compile import render_sources
+    from ortisan.pipeline.generate import render_sources
 
     assert render_sources(ortisan.compile(mlp())) == render_sources(ortisan.compile(mlp()))
 

@@ -12,7 +12,7 @@ import pytest
 import ortisan
 from ortisan.codegen.cpu.build import build_library
 from ortisan.models import BertSize, bert
-from ortisan.pipeline.compile import render_sources
+from ortisan.pipeline.generate import render_sources
 from tests.sanitized import run_sanitized, run_threads
 
 SIZE = BertSize(layers=2, hidden=32, heads=2, intermediate=48, vocabulary=20, positions=16)

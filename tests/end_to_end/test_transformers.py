@@ -14,7 +14,6 @@ import onnx
 import pytest
 
 import ortisan
-from ortisan.pipeline.flops import compiled_share
 from tests.models.text import run_ort
 from tests.models.zoo import FAMILIES, HEADS, HIDDEN, Family, Sizes
 from tests.models.zoo_exports import Array, export, make_feeds
@@ -78,7 +77,7 @@ def test_the_whole_model_is_compiled_and_every_attention_is_the_kernel(form: str
     assert "softmax" not in counts
     assert not [miss for miss in compiled.near_misses if miss.pattern == "fuse Attention"]
     if not family.stays & {"Conv"}:
-        assert compiled_share(compiled) >= 0.95
+        assert compiled.flops_share() >= 0.95
     if compiled.left_out:
         return
     for feeds in runs(family, model):

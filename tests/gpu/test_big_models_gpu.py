@@ -17,8 +17,7 @@ import ortisan
 from ortisan.codegen.ait.model import AitInstall
 from ortisan.converter.save import save_with_external_data
 from ortisan.models import BertSize, Gpt2Size, bert, gpt2
-from ortisan.pipeline.compile import substitute_ops
-from ortisan.pipeline.flops import compiled_share
+from ortisan.pipeline.convert import substitute_ops
 from ortisan.pipeline.generate import render_sources
 from tests.ait.gpu_models import gpu_models
 from tests.gpu.tiny_gpu import build_both, open_stand_in
@@ -37,7 +36,7 @@ def open_twin(model: ir.Model, dims: Bounds, install: AitInstall, folder: Path) 
     compiled = ortisan.compile(model, target="cuda:80", dims=dims)
     products, steps, seconds = build_both(render_sources(compiled), compiled.name, install)
     library = products / f"lib{compiled.name}.so"
-    share = compiled_share(compiled)
+    share = compiled.flops_share()
     print(
         f"{compiled.name}: {len(steps) - 1} steps in {seconds:.0f} s, {library.stat().st_size / 1e6:.1f} MB, {share:.2%}"
     )

@@ -12,7 +12,7 @@ import ortisan
 from ortisan.codegen.cpu.plan import plan_graph
 from ortisan.codegen.cpu.tune.blocking import Cut, CutUpTo, Problem, candidates, model_cut
 from ortisan.codegen.tools.binding import import_binding
-from ortisan.pipeline.compile import build_sources
+from ortisan.pipeline.generate import build_sources, render_sources
 from ortisan.registry.dtypes import DType
 from tests.models.text import text_model
 from tests.ops.arrays import values
@@ -39,7 +39,8 @@ def library() -> Any:
     plans = [plan_graph(compiled.graphs[0], cut_table=lambda _, t=table: t) for table in tables]
     assert [product.columns for product in plans[0].products] == [(67, 18)]
     ops = tuple(f"cuts_{index}" for index in range(len(plans)))
-    _, built = build_sources(replace(compiled, plans=tuple(plans), ops=ops), bindings=True)
+    forced = replace(compiled, plans=tuple(plans), ops=ops)
+    built = build_sources(forced, render_sources(forced), bindings=True)
     return import_binding(built.binding), plans
 
 

@@ -117,7 +117,7 @@ def test_a_build_opens_each_session_once(model_file: Path, tmp_path: Path, monke
 
 def test_what_goes_wrong_in_the_background_is_raised_on_asking(tmp_path: Path) -> None:
     (tmp_path / "bad.onnx").write_bytes(b"no model")
-    with SourceRuns(tmp_path / "bad.onnx", verify=True, time=True) as source:
+    with SourceRuns(tmp_path / "bad.onnx", "the source model 'bad.onnx'", verify=True, time=True) as source:
         source.settle()
         source.begin_runs([[Case("none", {})]])
         for ask in (source.expected, source.stock):
@@ -126,7 +126,7 @@ def test_what_goes_wrong_in_the_background_is_raised_on_asking(tmp_path: Path) -
 
 
 def test_nothing_is_opened_that_nobody_needs(tmp_path: Path) -> None:
-    with SourceRuns(tmp_path / "none.onnx", verify=False, time=False) as source:
+    with SourceRuns(tmp_path / "none.onnx", "the source model", verify=False, time=False) as source:
         for ask in (source.expected, source.stock):
             with pytest.raises(ValueError, match="nothing was to be"):
                 ask()

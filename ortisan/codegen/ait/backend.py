@@ -1,63 +1,212 @@
-"""GPU targets: wires AITemplate's adapter to the partitioner."""
+"""The GPU backend: AITemplate's kernels, for CUDA architectures."""
 
 from __future__ import annotations
 
+import hashlib
+import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from ortisan.codegen.ait.adapter import Adapter, AitSettings
-from ortisan.codegen.ait.architectures import NO_ROCM
+from ortisan.codegen.ait.architectures import NO_ROCM, find_architectures, find_rocm
+from ortisan.codegen.ait.build import build_cuda_library
 from ortisan.codegen.ait.detect import find_aitemplate
+from ortisan.codegen.ait.library import render_cuda_library
+from ortisan.codegen.ait.model import AitConstant, AitModel
+from ortisan.codegen.backend import (
+    Backend,
+    Built,
+    Names,
+    Plan,
+    Planner,
+    PlanOptions,
+    Reasons,
+    Request,
+    Say,
+    Sources,
+    StoredWeight,
+)
+from ortisan.codegen.tools.cuda import find_cuda
 from ortisan.codegen.tools.toolchain import has_gpu
-from ortisan.converter.partition import Objections
 from ortisan.errors import OptionError
-from ortisan.pipeline.compilation import Options
-from ortisan.registry.dims import evaluate, symbols_of
+from ortisan.registry.dims import typical
+from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Graph
 
-_TYPICAL_DIM = 64
+NOT_PROFILED = (
+    "not profiled: a rule by size chose the tiles of matrix products, because no GPU was there to time them on"
+)
+_PROVIDER = "CUDAExecutionProvider"
 _GUESS = (1, 1024)
 """Bounds to try a graph with before the user is asked for some."""
 _LEAST_SHARE = 0.01
 
 
-def open_adapter(options: Options, say: Callable[[str], None]) -> Adapter:
-    """AITemplate with the settings of a compilation; it times tiles where there is a GPU and tuning is on."""
-    if options.target.kind == "rocm":
-        raise OptionError(f"{options.target} can't be compiled for ONNX Runtime: {NO_ROCM}; use a cuda target")
-    settings = AitSettings(
-        arch=options.target.architectures[0],
-        half=options.precision == "fp16",
-        tf32=options.tf32,
-        fast_math=options.fast_math,
-        profile=options.tune != "off" and has_gpu(),
-    )
-    return Adapter(find_aitemplate(), settings, say)
+def parse_cuda(detail: str) -> CudaBackend:
+    return CudaBackend(*find_architectures(detail))
 
 
-def objections(adapter: Adapter, named: Mapping[str, str], *, keep_small: bool = False) -> Objections:
-    """What the partitioner asks. `named` are the dims of the model's inputs: symbol -> name in the model.
+def parse_rocm(detail: str) -> CudaBackend:
+    """AITemplate has a ROCm side, which ONNX Runtime has no provider for."""
+    raise OptionError(f"rocm:{find_rocm(detail)} can't be compiled for ONNX Runtime: {NO_ROCM}; use a cuda target")
 
-    Rules come first, then AITemplate itself. Graphs with next to nothing to compute are left to ONNX Runtime, unless
-    `keep_small`. A dim without upper bound is an error once all else is settled, because then it is really needed.
-    """
 
-    def ask(graphs: Sequence[Graph]) -> Sequence[Mapping[str, str]]:
-        small = [{} for _ in graphs] if keep_small else _small(graphs)
+@dataclass(frozen=True)
+class CudaBackend(Backend):
+    architectures: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"cuda:{','.join(self.architectures)}"
+
+    @property
+    def uses_gpu(self) -> bool:
+        return True
+
+    @property
+    def providers(self) -> tuple[str, ...]:
+        return (_PROVIDER, "CPUExecutionProvider")
+
+    def check(self, options: PlanOptions) -> None:
+        if options.weights != "auto":
+            raise OptionError(f"weights={options.weights!r} is for CPU targets; a GPU's weights are in its own memory")
+
+    def planner(self, request: Request) -> AitPlanner:
+        options = request.options
+        settings = AitSettings(
+            arch=self.architectures[0],
+            half=options.precision == "fp16",
+            tf32=options.tf32,
+            fast_math=options.fast_math,
+            profile=options.tune != "off" and has_gpu(),
+        )
+        return AitPlanner(Adapter(find_aitemplate(), settings, request.say), request)
+
+    def render(self, plans: Sequence[Plan], names: Names) -> Sources:
+        own = [plan for plan in plans if isinstance(plan, AitPlan)]
+        return render_cuda_library(
+            [plan.model for plan in own],
+            name=names.library,
+            domain=names.domain,
+            ops=names.ops,
+            architectures=self.architectures,
+            fast_math=any(plan.fast_math for plan in own),
+        )
+
+    def build(
+        self,
+        sources: Sources,
+        *,
+        name: str,
+        bindings: bool = False,
+        sanitize: str | None = None,
+        on_progress: Say | None = None,
+    ) -> Built:
+        if bindings or sanitize is not None:
+            raise OptionError(f"bindings and sanitize are for CPU targets; {self} runs in ONNX Runtime only")
+        return build_cuda_library(
+            sources,
+            name=name,
+            architectures=self.architectures,
+            install=find_aitemplate(),
+            on_progress=on_progress,
+        )
+
+    def obstacle(self) -> str | None:
+        return None if has_gpu() else "this machine has no GPU"
+
+    def describe(self, plans: Sequence[Plan], options: PlanOptions, *, built: bool) -> dict[str, Any]:
+        install = find_aitemplate()
+        profiled = all(plan.model.profiled for plan in plans if isinstance(plan, AitPlan))
+        note = "AITemplate chooses how products are cut"
+        return {
+            "architectures": list(self.architectures),
+            "machine": platform.machine(),
+            "settings": {},
+            "tuning": {"mode": options.tune, "machine": None, "note": note, "products": []},
+            "cuda": find_cuda().version if built else None,
+            "aitemplate": {"version": install.version, "commit": install.commit or None},
+            "profiled": profiled,
+            "warnings": [] if profiled else [NOT_PROFILED],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class AitPlan(Plan):
+    """AITemplate's sources for one graph."""
+
+    model: AitModel
+    fast_math: bool
+
+    @property
+    def graph(self) -> Graph:
+        return self.model.graph
+
+    def stored_weights(self) -> list[StoredWeight]:
+        return [_stored(self.graph.name, constant) for constant in self.model.constants]
+
+    def digest(self) -> str:
+        files = self.model.files.items()
+        return hashlib.sha256(b"\0".join(name.encode() + data for name, data in files)).hexdigest()
+
+    def describe(self) -> dict[str, Any]:
+        model = self.model
+        return {
+            "kernels": model.kernels,
+            "weight_bytes": sum(constant.data.nbytes for constant in model.constants),
+            "profiled": model.profiled,
+            "notes": list(model.notes),
+        }
+
+    def lines(self) -> list[tuple[str, str, str]]:
+        profiled = () if self.model.profiled else ("not profiled: tiles were chosen by size",)
+        return [("note", note, "") for note in (*self.model.notes, *profiled)]
+
+
+def _stored(graph: str, constant: AitConstant) -> StoredWeight:
+    data = constant.data
+    dtype = DType.from_numpy(data.dtype)
+    return StoredWeight(f"{graph}/{constant.name}", dtype, data.shape, lambda: np.ascontiguousarray(data))
+
+
+@dataclass(frozen=True, eq=False)
+class AitPlanner(Planner):
+    adapter: Adapter
+    request: Request
+
+    def objections(self, graphs: Sequence[Graph]) -> Sequence[Reasons]:
+        """Rules come first, then AITemplate itself.
+
+        Graphs with next to nothing to compute are left to ONNX Runtime, unless they were asked for. A dim without upper
+        bound is an error once all else is settled, because then it is really needed.
+        """
+        named = self.request.named
+        small = [{} for _ in graphs] if self.request.asked else _small(graphs)
         tried = [replace(graph, bounds={**dict.fromkeys(named, _GUESS), **graph.bounds}) for graph in graphs]
-        found = [{**adapter.rules(graph), **small_ones} for graph, small_ones in zip(tried, small, strict=True)]
+        found = [{**self.adapter.rules(graph), **reasons} for graph, reasons in zip(tried, small, strict=True)]
         if any(found):
             return found
         free = {name for graph in graphs for name in graph.symbols if name not in graph.bounds}
         if free:
             raise OptionError(_unbounded([named.get(name, name) for name in sorted(free)]))
-        return adapter.refusals(graphs)
+        return self.adapter.refusals(graphs)
 
-    return ask
+    def plan(
+        self,
+        graphs: Sequence[Graph],
+        *,
+        given: Mapping[str, Any] | None = None,
+        before_timing: Callable[[], None] | None = None,
+    ) -> list[AitPlan]:
+        """The adapter made the sources when it was asked what it can take."""
+        return [AitPlan(self.adapter.model(graph), self.request.options.fast_math) for graph in graphs]
 
 
 def _small(graphs: Sequence[Graph]) -> list[dict[str, str]]:
-    work = [evaluate(graph.flops, dict.fromkeys(symbols_of(graph.flops), _TYPICAL_DIM)) for graph in graphs]
+    work = [typical(graph.flops) for graph in graphs]
     total = sum(work)
     reason = "too little to compute for a GPU kernel of its own"
     return [

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ortisan.codegen.ait.model import AitInstall
-from ortisan.codegen.cpu.build import Built, check_name, library_file
-from ortisan.codegen.tools.cmake import Project, build_project
+from ortisan.codegen.backend import Built
+from ortisan.codegen.tools.cmake import Project, build_project, check_name, library_file
 from ortisan.codegen.tools.cuda import Cuda, check_architectures, find_cuda, find_curand
 from ortisan.codegen.tools.toolchain import Compiler, find_compiler
 from ortisan.errors import ToolchainError

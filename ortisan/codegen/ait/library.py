@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ortisan.codegen.ait.model import AitModel
-from ortisan.codegen.cpu.library import LibrarySource, plain_files
 from ortisan.codegen.expressions import DimPrinter
-from ortisan.codegen.render import render
-from ortisan.codegen.tables import GraphTables, WeightRow, describe_graph
+from ortisan.codegen.render import plain_files, render
+from ortisan.codegen.tables import GraphTables, LibrarySource, WeightRow, describe_graph
 from ortisan.registry.dtypes import DType
 
 _FOLDERS = ("graph", "ort", "ort_ait")

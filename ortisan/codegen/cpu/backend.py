@@ -1,64 +1,123 @@
-"""The kernel plans of a compilation, with the cuts of its matrix products chosen."""
+"""The CPU backend: kernels rendered from our own templates, for one instruction set."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ortisan._version import __version__
-from ortisan.codegen.ait.adapter import Adapter
-from ortisan.codegen.cpu.isa import why_not_run
+from ortisan.codegen.backend import Backend, Built, Names, Plan, Planner, PlanOptions, Request, Say, Sources, Tracer
+from ortisan.codegen.cpu.build import build_library
+from ortisan.codegen.cpu.isa import Isa, find_isa, why_not_run
+from ortisan.codegen.cpu.library import render_library
+from ortisan.codegen.cpu.missing import without_kernels
 from ortisan.codegen.cpu.plan import GraphPlan, plan_graph
-from ortisan.codegen.cpu.tune.blocking import table
+from ortisan.codegen.cpu.trace import CpuTracer
 from ortisan.codegen.cpu.tune.choose import Tuning, by_cost_model, tune
-from ortisan.pipeline.compilation import Options, Plans
+from ortisan.errors import OptionError
 from ortisan.registry.graph import Graph
 
 
-def plan_graphs(
-    graphs: Sequence[Graph],
-    options: Options,
-    say: Callable[[str], None],
-    *,
-    given: Tuning | None = None,
-    adapter: Adapter | None = None,
-    before_timing: Callable[[], None] | None = None,
-) -> tuple[Plans, Tuning]:
-    """Plans the kernels and tunes them as the options say, or as it was done before (`given`).
-
-    For GPUs the plans are AITemplate's, and the adapter has made them when it was asked what it can take.
-    """
-    if adapter is not None:
-        models = tuple(map(adapter.model, graphs))
-        return models, by_cost_model((), options.tune, "AITemplate chooses how products are cut")
-    if options.target.kind != "cpu":
-        return (), by_cost_model((), options.tune, "nothing is generated for this target")
-    say("planning the kernels")
-    plans = tuple(map(plan_graph, graphs))
-    tuning = _tune(plans, options, say, before_timing) if given is None else given
-    if any(tuning.table(product) != table(product) for plan in plans for product in plan.products):
-        plans = tuple(plan_graph(graph, cut_table=tuning.table) for graph in graphs)
-    return plans, tuning
+def parse(detail: str) -> CpuBackend:
+    return CpuBackend(find_isa(detail or "native"))
 
 
-def _tune(
-    plans: Sequence[GraphPlan],
-    options: Options,
-    say: Callable[[str], None],
-    before_timing: Callable[[], None] | None,
-) -> Tuning:
-    products = list(dict.fromkeys(product for plan in plans for product in plan.products))
-    isa = options.target.isa
-    if options.tune == "off" or isa is None:
-        return by_cost_model(products)
-    if obstacle := why_not_run(isa):
-        return by_cost_model(products, options.tune, obstacle)
-    weight_bytes = sum(size for plan in plans for size in plan.packed_sizes())
-    return tune(
-        products,
-        mode=options.tune,
-        isa=isa,
-        weight_bytes=weight_bytes,
-        version=__version__,
-        on_progress=say,
-        before_timing=before_timing,
-    )
+@dataclass(frozen=True)
+class CpuBackend(Backend):
+    isa: Isa
+
+    def __str__(self) -> str:
+        return f"cpu:{self.isa.name}"
+
+    def check(self, options: PlanOptions) -> None:
+        if options.precision != "keep" or options.fast_math or options.tf32:
+            raise OptionError(f"precision, fast_math and tf32 are for GPU targets; {self} computes as it is")
+
+    def planner(self, request: Request) -> CpuPlanner:
+        return CpuPlanner(self.isa, request)
+
+    def render(self, plans: Sequence[Plan], names: Names) -> Sources:
+        own = cpu_plans(plans)
+        return {**render_library(own, name=names.library, domain=names.domain, ops=names.ops, isa=self.isa)}
+
+    def build(
+        self,
+        sources: Sources,
+        *,
+        name: str,
+        bindings: bool = False,
+        sanitize: str | None = None,
+        on_progress: Say | None = None,
+    ) -> Built:
+        return build_library(
+            sources, name=name, isa=self.isa, bindings=bindings, sanitize=sanitize, on_progress=on_progress
+        )
+
+    def obstacle(self) -> str | None:
+        return why_not_run(self.isa)
+
+    def describe(self, plans: Sequence[Plan], options: PlanOptions, *, built: bool) -> dict[str, Any]:
+        own = cpu_plans(plans)
+        tuning = next((plan.tuning for plan in own if plan.tuning is not None), None) or by_cost_model((), options.tune)
+        return {
+            "isa": self.isa.name,
+            "machine": self.isa.machine,
+            "cpu_features": list(self.isa.features),
+            "settings": {"weights": options.weights},
+            "tuning": tuning.to_json([product for plan in own for product in plan.products]),
+        }
+
+    def trace(self, plans: Sequence[Plan], names: Names) -> Tracer:
+        """Every value stays in memory to the end of a run."""
+        kept = [plan_graph(plan.graph, keep_all=True) for plan in plans]
+        built = self.build(self.render(kept, names), name=names.library, bindings=True)
+        return CpuTracer.open(built.binding, kept)
+
+
+def cpu_plans(plans: Sequence[Plan]) -> list[GraphPlan]:
+    return [plan for plan in plans if isinstance(plan, GraphPlan)]
+
+
+@dataclass(frozen=True)
+class CpuPlanner(Planner):
+    isa: Isa
+    request: Request
+
+    def objections(self, graphs: Sequence[Graph]) -> Sequence[Mapping[str, str]]:
+        return without_kernels(graphs)
+
+    def plan(
+        self,
+        graphs: Sequence[Graph],
+        *,
+        given: Mapping[str, Any] | None = None,
+        before_timing: Callable[[], None] | None = None,
+    ) -> list[GraphPlan]:
+        self.request.say("planning the kernels")
+        plans = [plan_graph(graph) for graph in graphs]
+        tuning = self._tune(plans, before_timing) if given is None else Tuning.from_json(given)
+        return [replace(_with_choices(plan, tuning), tuning=tuning) for plan in plans]
+
+    def _tune(self, plans: Sequence[GraphPlan], before_timing: Callable[[], None] | None) -> Tuning:
+        products = list(dict.fromkeys(product for plan in plans for product in plan.products))
+        mode = self.request.options.tune
+        if mode == "off":
+            return by_cost_model(products)
+        if obstacle := why_not_run(self.isa):
+            return by_cost_model(products, mode, obstacle)
+        return tune(
+            products,
+            mode=mode,
+            isa=self.isa,
+            weight_bytes=sum(size for plan in plans for size in plan.packed_sizes()),
+            version=__version__,
+            on_progress=self.request.say,
+            before_timing=before_timing,
+        )
+
+
+def _with_choices(plan: GraphPlan, tuning: Tuning) -> GraphPlan:
+    """The plan, made again if a product of it is cut otherwise than the cost model says."""
+    chosen = tuple(map(tuning.table, plan.products))
+    return plan if chosen == plan.tables else plan_graph(plan.graph, cut_table=tuning.table)

@@ -7,28 +7,16 @@ import sys
 import sysconfig
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 
 import pybind11
 
+from ortisan.codegen.backend import Built
 from ortisan.codegen.cpu.isa import Isa
-from ortisan.codegen.tools.cmake import Project, build_project
+from ortisan.codegen.tools.cmake import Project, build_project, check_name, library_file
 from ortisan.codegen.tools.toolchain import Compiler, find_compiler
 from ortisan.errors import OptionError, ToolchainError
 
 _SANITIZERS = ("address,undefined", "thread")
-
-
-@dataclass(frozen=True)
-class Built:
-    """A finished build. The files belong to the cache: copy them, don't move them."""
-
-    library: Path
-    binding: Path | None
-    compiler: str
-    seconds: float
-    cached: bool
 
 
 def build_library(
@@ -70,15 +58,6 @@ def build_library(
         seconds=time.perf_counter() - start,
         cached=cached,
     )
-
-
-def check_name(name: str) -> None:
-    if not (name.isidentifier() and name.isascii()):
-        raise OptionError(f"A library can't be called {name!r}; use letters, digits and '_', and no digit first.")
-
-
-def library_file(name: str) -> str:
-    return f"lib{name}.so"
 
 
 def _binding_file(name: str) -> str:

@@ -8,15 +8,10 @@ from dataclasses import dataclass
 from ortisan.codegen.cpu.isa import Isa
 from ortisan.codegen.cpu.plan import GraphPlan
 from ortisan.codegen.cpu.source import render_file
-from ortisan.codegen.render import TEMPLATES, read_header, render
+from ortisan.codegen.render import plain_files, render
+from ortisan.codegen.tables import LibrarySource
 
 _GRAPHS_PER_FILE = 16
-
-
-@dataclass(frozen=True)
-class LibrarySource:
-    graphs: int
-    domain: str
 
 
 @dataclass(frozen=True)
@@ -31,13 +26,6 @@ class BuildSource:
 
 CPU_FOLDERS = ("graph", "cpu", "ort", "ort_cpu", "binding")
 """Of templates/: what a library for CPUs is made of, beside what is rendered."""
-
-
-def plain_files(*folders: str) -> dict[str, str]:
-    """The files of these folders of templates/ that are used as they are, name -> content."""
-    paths = sorted(path for folder in folders for path in (TEMPLATES / folder).iterdir())
-    plain = (path for path in paths if path.suffix in (".h", ".cpp", ".cu", ".map"))
-    return {path.name: read_header(f"{path.parent.name}/{path.name}") for path in plain}
 
 
 def render_library(

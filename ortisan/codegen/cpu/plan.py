@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
+from ortisan.codegen.backend import StoredWeight
 from ortisan.codegen.cpu.fuse import Group, fuse, loops
 from ortisan.codegen.cpu.joined import joined_caches
 from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param, Weight
@@ -12,7 +14,9 @@ from ortisan.codegen.cpu.kernels import emit
 from ortisan.codegen.cpu.kernels.move import Box, CopyContext, bits
 from ortisan.codegen.cpu.memory import Copy, MemoryPlan, plan_memory
 from ortisan.codegen.cpu.packing import pack, packed_bytes
+from ortisan.codegen.cpu.scratch import largest_scratch, typical_scratch
 from ortisan.codegen.cpu.tune.blocking import CutTable, Product, table
+from ortisan.codegen.cpu.tune.choose import Tuning
 from ortisan.codegen.cpu.views import Views
 from ortisan.codegen.expressions import DimPrinter
 from ortisan.registry.dims import product
@@ -34,6 +38,37 @@ class GraphPlan:
     printer: DimPrinter
     products: tuple[Product, ...]
     """The distinct matrix products whose cuts can be tuned."""
+    tables: tuple[CutTable, ...]
+    """The cuts of each of them."""
+    tuning: Tuning | None = None
+    """Who chose the cuts; None when nobody was asked."""
+
+    @property
+    def shared(self) -> tuple[tuple[int, int], ...]:
+        return self.memory.shared
+
+    def stored_weights(self) -> list[StoredWeight]:
+        rows = zip(self.weight_names(), self.weights, self.packed_sizes(), strict=True)
+        return [_stored(name, weight, size) for name, weight, size in rows]
+
+    def digest(self) -> str:
+        return "\n".join(map(str, self.tables))
+
+    def describe(self) -> dict[str, Any]:
+        largest = largest_scratch(self)
+        return {
+            "kernels": len(self.kernels),
+            "weight_bytes": sum(self.packed_sizes()),
+            "scratch": {
+                "typical": asdict(typical_scratch(self)),
+                "at_upper_bounds": asdict(largest) if largest else None,
+            },
+        }
+
+    def lines(self) -> list[tuple[str, str, str]]:
+        typical, largest = typical_scratch(self), largest_scratch(self)
+        found = [typical] if largest in (None, typical) else [typical, largest]
+        return [("scratch", f"{each.bytes / 1e6:.3g} MB", each.where()) for each in found if each is not None]
 
     def packed_weights(self) -> list[Array]:
         return [pack(weight.value.data, weight.layout) for weight in self.weights if weight.value.data is not None]
@@ -67,7 +102,17 @@ def plan_graph(graph: Graph, keep_all: bool = False, cut_table: Callable[[Produc
     weights = tuple(Weight(value, layout) for value, layout in context.weights)
     messages = tuple(context.messages)
     printer, products = context.printer, tuple(context.products)
-    return GraphPlan(graph, groups, tuple(kernels), weights, messages, memory, views, printer, products)
+    tables = tuple(map(cut_table, products))
+    return GraphPlan(graph, groups, tuple(kernels), weights, messages, memory, views, printer, products, tables)
+
+
+def _stored(name: str, weight: Weight, size: int) -> StoredWeight:
+    value, layout = weight.value, weight.layout
+    data = value.data
+    if data is None:
+        raise TypeError(f"'{value.name}' is a weight without data")
+    shape = (data.shape or (1,)) if layout == "plain" else (size // value.dtype.size,)
+    return StoredWeight(name, value.dtype, shape, lambda: pack(data, layout))
 
 
 def _copy(copy: Copy, graph: Graph, context: EmitContext) -> KernelSpec:

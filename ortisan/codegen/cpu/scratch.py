@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ortisan.codegen.cpu.plan import GraphPlan
 from ortisan.registry.dims import symbols_of
 from ortisan.registry.graph import Graph
+
+if TYPE_CHECKING:
+    from ortisan.codegen.cpu.plan import GraphPlan
 
 _TYPICAL_BATCH = 1
 _TYPICAL_SIZE = 128
@@ -19,6 +22,9 @@ class Scratch:
 
     dims: Mapping[str, int]
     bytes: int
+
+    def where(self) -> str:
+        return ("at " + ", ".join(f"{name}={size}" for name, size in self.dims.items())) if self.dims else ""
 
 
 def typical_scratch(plan: GraphPlan) -> Scratch:

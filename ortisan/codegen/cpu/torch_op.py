@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ortisan.codegen.cpu.build import check_name, library_file
 from ortisan.codegen.cpu.isa import Isa, why_not_run
-from ortisan.codegen.cpu.library import BuildSource, plain_files
-from ortisan.codegen.render import render
-from ortisan.codegen.tools.cmake import Project, build_project
+from ortisan.codegen.cpu.library import BuildSource
+from ortisan.codegen.render import plain_files, render
+from ortisan.codegen.tools.cmake import Project, build_project, check_name, library_file
 from ortisan.codegen.tools.toolchain import find_compiler
 from ortisan.errors import ToolchainError
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ortisan.codegen.tools import build_cache as cache
 from ortisan.codegen.tools.toolchain import BUILD_VARIABLES, find_cmake, find_ninja, run_tool
-from ortisan.errors import ToolchainError
+from ortisan.errors import OptionError, ToolchainError
 
 # Raise it when the way of building changes while sources and settings stay the same.
 _CACHE_FORMAT = "1"
@@ -37,6 +37,15 @@ class Project:
     """The files that the build makes."""
     unkeyed: Mapping[str, str] = field(default_factory=dict)
     """Settings that don't change the result."""
+
+
+def check_name(name: str) -> None:
+    if not (name.isidentifier() and name.isascii()):
+        raise OptionError(f"A library can't be called {name!r}; use letters, digits and '_', and no digit first.")
+
+
+def library_file(name: str) -> str:
+    return f"lib{name}.so"
 
 
 def build_project(project: Project, on_progress: Callable[[str], None] | None = None) -> tuple[Path, bool]:

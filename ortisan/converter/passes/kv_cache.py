@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 import numpy as np
 import onnx_ir as ir
@@ -24,9 +24,8 @@ from ortisan.converter.passes import cleanup
 from ortisan.converter.passes.fold import fold_constants
 from ortisan.converter.passes.infer import infer_shapes
 from ortisan.converter.passes.quiet import quiet_libraries
-from ortisan.converter.read.load import load_model
 from ortisan.converter.read.symbols import declare_ascending, name_symbols
-from ortisan.errors import OptionError, UnsupportedError
+from ortisan.errors import UnsupportedError
 
 Cache: TypeAlias = Literal["as-is", "in-place"]
 
@@ -49,20 +48,6 @@ class _Cache:
     axis: int
     total: Place
     new: Place | int
-
-
-def check_cache(cache: str) -> None:
-    if cache not in get_args(Cache):
-        raise OptionError(f"cache must be one of {', '.join(get_args(Cache))}, not {cache!r}")
-
-
-def with_cache(model: Any, cache: Cache) -> Any:
-    """The model as it was given, or a copy with its caches in place."""
-    if cache == "as-is":
-        return model
-    changed = load_model(model)
-    put_cache_in_place(changed)
-    return changed
 
 
 def put_cache_in_place(model: ir.Model) -> None:

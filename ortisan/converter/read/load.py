@@ -16,10 +16,7 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from ortisan.converter.read.check import check_structure
-from ortisan.converter.read.model_hash import model_hash
 from ortisan.errors import ModelError
-
-__all__ = ["load_model", "model_hash"]
 
 Tensor = ir.TensorProtocol
 
@@ -41,9 +38,26 @@ def load_model(model: str | os.PathLike[str] | onnx.ModelProto | ir.Model) -> ir
         raise ModelError(f"expected a path, an onnx.ModelProto or an onnx_ir.Model, got a {type(model).__name__}")
     _normalize_domains(loaded)
     check_structure(loaded)
-    for tensor_slot in _tensor_slots(loaded):
-        tensor_slot.replace(_own(tensor_slot.tensor, tensor_slot.name, folder))
+    _own_tensors(loaded, folder)
     return loaded
+
+
+def copy_model(model: ir.Model) -> ir.Model:
+    """A copy of what `load_model` gave, to be changed as freely."""
+    copy = model.clone()
+    _own_tensors(copy, None)
+    return copy
+
+
+def external_files(model: ir.Model) -> list[Path]:
+    """The files that hold weights of a loaded model, in the order of their names."""
+    tensors = (slot.tensor for slot in _tensor_slots(model))
+    return sorted({Path(tensor.path) for tensor in tensors if isinstance(tensor, ir.ExternalTensor)})
+
+
+def _own_tensors(model: ir.Model, folder: Path | None) -> None:
+    for slot in _tensor_slots(model):
+        slot.replace(_own(slot.tensor, slot.name, folder))
 
 
 def _read(path: Path) -> onnx.ModelProto:

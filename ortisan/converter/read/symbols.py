@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from numbers import Integral
-from typing import Any
 
 import onnx_ir as ir
 
@@ -21,21 +19,6 @@ Bounds = Mapping[str, int | tuple[int, int]]
 
 _MAX_NAME = 40
 _ASCENDING = "ortisan.ascending"
-
-
-def plain_dims(dims: Bounds | None) -> dict[str, int | tuple[int, int]]:
-    """`dims` with numpy's whole numbers as ints and lists as tuples; `fix_dims` checks what they say."""
-    if not isinstance(dims or {}, Mapping):
-        raise OptionError(
-            f"dims must map names to numbers or ranges, as in {{'batch': 1, 'seq': (1, 512)}}, not {dims!r}"
-        )
-    return {name: _plain(bound) for name, bound in (dims or {}).items()}
-
-
-def _plain(bound: Any) -> Any:
-    if isinstance(bound, (list, tuple)):
-        return tuple(_plain(end) for end in bound)
-    return int(bound) if isinstance(bound, Integral) and not isinstance(bound, bool) else bound
 
 
 def declare_ascending(model: ir.Model, dims: Sequence[Dim]) -> None:

@@ -1,4 +1,4 @@
-"""How much work a model is, and how much of it was compiled. Symbolic dims count as a typical size."""
+"""How much work an ONNX node is. Symbolic dims count as a typical size."""
 
 from __future__ import annotations
 
@@ -6,19 +6,10 @@ import math
 
 import onnx_ir as ir
 
-from ortisan.pipeline.compilation import Compilation
+from ortisan.registry.dims import TYPICAL_DIM
 
-_TYPICAL_DIM = 64
 _PRODUCTS = frozenset({"MatMul", "MatMulInteger", "QLinearMatMul", "FusedMatMul", "MatMulNBits"})
 _RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
-
-
-def compiled_share(compiled: Compilation) -> float:
-    """The part of the model's floating-point operations that is inside the custom ops, 0 to 1."""
-    names = {left.node for left in compiled.left_out}
-    left = sum(node_flops(node) for node in compiled.model.graph if node.name in names)
-    inside = compiled.compiled_flops()
-    return inside / (inside + left) if inside + left else 0.0
 
 
 def node_flops(node: ir.Node) -> int:
@@ -51,6 +42,6 @@ def _dims(value: ir.Value | None) -> tuple[int, ...] | None:
 
 def _typical(dim: ir.SymbolicDim) -> int:
     if dim.value is None:
-        return _TYPICAL_DIM
-    size = dim.evaluate(dict.fromkeys(dim.free_symbols(), _TYPICAL_DIM))
-    return size if isinstance(size, int) else _TYPICAL_DIM
+        return TYPICAL_DIM
+    size = dim.evaluate(dict.fromkeys(dim.free_symbols(), TYPICAL_DIM))
+    return size if isinstance(size, int) else TYPICAL_DIM

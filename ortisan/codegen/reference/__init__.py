@@ -1,0 +1,1 @@
+"""The reference backend: op graphs evaluated in numpy. It generates nothing."""
