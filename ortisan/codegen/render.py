@@ -39,8 +39,16 @@ def _environment() -> jinja2.Environment:
 
 def render(template: str, context: Any, **more: Any) -> str:
     """Renders a template with the fields of a dataclass."""
-    fields = {field.name: getattr(context, field.name) for field in dataclasses.fields(context)}
-    return _environment().get_template(template).render(**fields, **more)
+    return _environment().get_template(template).render(**_fields(context), **more)
+
+
+def render_text(text: str, context: Any, **more: Any) -> str:
+    """Renders the text of a template, which may import those of the folder."""
+    return _environment().from_string(text).render(**_fields(context), **more)
+
+
+def _fields(context: Any) -> dict[str, Any]:
+    return {field.name: getattr(context, field.name) for field in dataclasses.fields(context)}
 
 
 def read_header(path: str) -> str:

@@ -113,9 +113,9 @@ def merge(cases: Sequence[Case], prefixes: Sequence[str], opset: int) -> onnx.Mo
 class Batch:
     """The cases of one module, compiled together."""
 
-    def __init__(self, cases: Sequence[Case], folder: Path) -> None:
+    def __init__(self, cases: Sequence[Case], folder: Path, target: str = "cpu") -> None:
         self.cases = list(cases)
-        self.folder = folder
+        self.folder, self.target = folder, target
 
     @cached_property
     def results(self) -> dict[Case, list[np.ndarray[Any, Any]]]:
@@ -129,7 +129,7 @@ class Batch:
     def _run(self, cases: Sequence[Case], opset: int) -> dict[Case, list[np.ndarray[Any, Any]]]:
         prefixes = [f"c{i}_" for i in range(len(cases))]
         model = merge(cases, prefixes, opset)
-        compiled = ortisan.compile(model, whole_graph=True, name=f"ops_{opset}")
+        compiled = ortisan.compile(model, whole_graph=True, target=self.target, name=f"ops_{opset}")
         library = ortisan.generate(compiled, self.folder / str(opset))
         options = ort.SessionOptions()
         options.register_custom_ops_library(str(library.path))
