@@ -55,6 +55,7 @@ struct Execution {
 """
 _TARGET = """
 #pragma once
+#include "execution.h"
 #include "ort_call.h"
 namespace ortisan {
 constexpr const char* execution_provider = "CPUExecutionProvider";
