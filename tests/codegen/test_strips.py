@@ -54,9 +54,9 @@ def test_only_the_last_segment_stores() -> None:
 def test_a_loop_that_may_run_twice_keeps_what_it_reads() -> None:
     chain = "(float[N] x) => (float[N] y)", "a = Exp(x) b = Sin(a) c = Log(b) y = Tanh(c)"
     made = context(*chain)
-    assert [segment.common for segment in made.segments] == [False, True, True, False]
+    assert [segment.fast_path for segment in made.segments] == [False, True, True, False]
     for segment in made.segments:
-        if segment.common:
+        if segment.fast_path:
             assert {take.strip for take in segment.takes}.isdisjoint(give.strip for give in segment.gives)
 
 
