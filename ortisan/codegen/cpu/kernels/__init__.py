@@ -46,4 +46,7 @@ def emit(group: Group, context: EmitContext) -> KernelSpec:
     kernel = kernel_of(first)
     if kernel.emit is None:
         raise TypeError(f"{first.op.name} runs no kernel")
-    return kernel.emit(group, context)
+    spec = kernel.emit(group, context)
+    if spec.template not in kernel.templates:
+        raise TypeError(f"the row of {first.op.name} does not name the template '{spec.template.name}'")
+    return spec
