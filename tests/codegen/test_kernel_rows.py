@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import ortisan
 import ortisan.codegen.cpu
-from ortisan.codegen.cpu.kernels import kernel_of
+from ortisan.codegen.cpu.kernels import KERNELS, kernel_of
 from ortisan.codegen.render import TEMPLATES
 from ortisan.errors import UnsupportedError
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Node, TensorType, Value
-from ortisan.registry.ops import Pool2d
+from ortisan.registry.ops import Pool2d, Softmax
 from ortisan.registry.scalars import SCALARS
+from tests.models.text import text_model
 
 OUTSIDE_KERNELS = [
     path for path in Path(ortisan.codegen.cpu.__file__).parent.rglob("*.py") if path.parent.name != "kernels"
@@ -52,3 +55,9 @@ def test_an_op_without_a_row_is_refused_by_its_node() -> None:
     node = Node(Pool2d("max", (2, 2), (2, 2)), (image,), (image,), "the pool")
     with pytest.raises(UnsupportedError, match=r"'the pool': there is no CPU kernel for pool2d"):
         kernel_of(node)
+
+
+def test_a_row_names_the_templates_of_its_emitter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KERNELS, Softmax, replace(KERNELS[Softmax], templates=()))
+    with pytest.raises(TypeError, match="the row of softmax does not name the template 'softmax'"):
+        ortisan.compile(text_model("(float[B,4] x) => (float[B,4] y)", "y = Softmax(x)"), whole_graph=True)
