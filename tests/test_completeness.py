@@ -1,7 +1,9 @@
-"""The life of an op: one stem in the registry, the CPU target, the tests and the documentation."""
+"""The life of an op: one stem and one family in the registry, the CPU target, the tests and the documentation."""
 
 from __future__ import annotations
 
+import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -9,9 +11,8 @@ import pytest
 from ortisan.codegen.ait.calls import ROWS
 from ortisan.codegen.ait.compose import COMPOSITIONS
 from ortisan.codegen.ait.rules import RULES
-from ortisan.codegen.cpu.kernels import EMITTERS
+from ortisan.codegen.cpu.kernels import KERNELS
 from ortisan.codegen.cpu.packing import panel_width
-from ortisan.codegen.cpu.source import _HEADERS
 from ortisan.codegen.render import TEMPLATES
 from ortisan.registry.document import op_classes, render_document
 from ortisan.registry.dtypes import DType
@@ -21,11 +22,17 @@ from ortisan.registry.scalars import SCALARS
 
 NOT_ON_CPUS = {Conv2d, Pool2d}
 ROOT = Path(__file__).parent.parent
+FAMILIES = {path.stem for path in (ROOT / "ortisan" / "registry" / "ops").glob("*.py")} - {"__init__"}
+
+
+def _modules(folder: Path) -> set[str]:
+    return {path.stem for path in folder.iterdir() if path.name[0] not in "._"}
 
 
 @pytest.mark.parametrize("op", [c for c in op_classes() if c.__name__ != "Move"], ids=lambda c: c.stem)
 def test_every_op_has_a_kernel_a_test_and_a_meaning(op: type[Op]) -> None:
-    assert op.view or op in EMITTERS or op in NOT_ON_CPUS
+    assert (op in KERNELS) == (op not in NOT_ON_CPUS)
+    assert op in NOT_ON_CPUS or (KERNELS[op].emit is None) == op.view
     assert (ROOT / "tests" / "ops" / f"test_{op.stem}.py").exists()
     assert op.__doc__
     assert op.reference is not Op.reference
@@ -38,15 +45,30 @@ def test_every_op_says_what_it_is_in_aitemplate(op: type[Op]) -> None:
     assert op not in RULES or op in ROWS, "what AITemplate has needs a call"
 
 
+def test_cpu_kernels_have_the_families_of_the_ops() -> None:
+    assert _modules(ROOT / "ortisan" / "codegen" / "cpu" / "kernels") == FAMILIES - {"images"}
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES - {"images"}))
+def test_a_kernel_is_in_the_family_of_its_op(family: str) -> None:
+    rows = import_module(f"ortisan.codegen.cpu.kernels.{family}").KERNELS
+    assert {row.op.__module__ for row in rows} == {f"ortisan.registry.ops.{family}"}
+    assert len({row.op for row in rows}) == len(rows), "an op has two rows"
+    assert all(KERNELS[row.op] is row for row in rows)
+
+
 def test_every_scalar_has_a_cpp_function() -> None:
-    headers = "\n".join(path.read_text() for path in (TEMPLATES / "cpu").glob("*.h"))
-    missing = [row.cpp for row in SCALARS.values() if f" {row.cpp}(" not in headers]
-    assert not missing
+    headers = "\n".join(path.read_text() for path in (TEMPLATES / "cpu").rglob("*.h"))
+    defined = set(re.findall(r"^inline [\w<>:, ]+ (\w+)\(", headers, re.MULTILINE))
+    assert {row.cpp for row in SCALARS.values()} <= defined
 
 
-def test_every_template_is_used() -> None:
-    kernels = {path.name.removesuffix(".cpp.j2") for path in (TEMPLATES / "cpu").glob("*.cpp.j2")}
-    assert kernels - {"graph", "graphs"} == set(_HEADERS)
+def test_every_template_is_used_and_includes_headers_that_exist() -> None:
+    files = {path.relative_to(TEMPLATES).as_posix() for path in (TEMPLATES / "cpu").rglob("*.cpp.j2")}
+    used = {template for row in KERNELS.values() for template in row.templates}
+    assert files - {"cpu/graph.cpp.j2", "cpu/graphs.cpp.j2"} == {template.path for template in used}
+    headers = {path.name for path in TEMPLATES.rglob("*.h")}
+    assert {header for template in used for header in template.headers} <= headers
 
 
 def test_the_list_of_ops_is_current() -> None:

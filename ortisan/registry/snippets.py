@@ -66,7 +66,7 @@ def add_snippet(
         arity=len(operands),
         params=len(params),
         to_bool=to_bool,
-        jumps=True,  # it may
+        discontinuous=True,  # it may
         arguments=(*operands, *params),
         body=text if re.search(r"\breturn\b", text) else f"return {text};",
     )

@@ -1,4 +1,4 @@
-"""Values of 16 bits inside a chain are computed in float32, but a step that jumps sees them as they would be stored."""
+"""Values of 16 bits inside a chain are computed in float32, but a discontinuous step sees them as they would be stored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import ortisan
 from ortisan.codegen.tools.binding import import_binding
 from tests.models.text import text_model
 
-JUMPS = {
+DISCONTINUOUS = {
     "n": ("int32", lambda s: s.astype(np.int32), "Cast<to = 6>(s)"),
     "b": ("bool", lambda s: s == 1, "Equal(s, one)"),
     "f": ("T", np.floor, "Floor(s)"),
@@ -24,9 +24,9 @@ JUMPS = {
 
 @pytest.mark.build
 @pytest.mark.parametrize(("name", "dtype"), [("float16", np.float16), ("bfloat16", ml_dtypes.bfloat16)])
-def test_what_jumps_sees_stored_values(name: str, dtype: type, tmp_path: Path) -> None:
-    outputs = ", ".join(f"{kind if kind != 'T' else name}[N] {out}" for out, (kind, _, _) in JUMPS.items())
-    body = "s = Add(x, z) " + " ".join(f"{out} = {node}" for out, (_, _, node) in JUMPS.items())
+def test_a_discontinuous_function_sees_stored_values(name: str, dtype: type, tmp_path: Path) -> None:
+    outputs = ", ".join(f"{kind if kind != 'T' else name}[N] {out}" for out, (kind, _, _) in DISCONTINUOUS.items())
+    body = "s = Add(x, z) " + " ".join(f"{out} = {node}" for out, (_, _, node) in DISCONTINUOUS.items())
     model = text_model(
         f"({name}[N] x, {name}[N] z) => ({outputs})",
         body,
@@ -34,7 +34,7 @@ def test_what_jumps_sees_stored_values(name: str, dtype: type, tmp_path: Path) -
         ir_version=10,
         constants={"one": np.ones((), dtype)},
     )
-    compiled = ortisan.compile(model, whole_graph=True, name=f"jumps_{name}")
+    compiled = ortisan.compile(model, whole_graph=True, name=f"discontinuous_{name}")
     assert len(compiled.plans[0].groups) == 1
     library = ortisan.generate(compiled, tmp_path / name, bindings=True)
     module = import_binding(library.binding)
@@ -42,6 +42,6 @@ def test_what_jumps_sees_stored_values(name: str, dtype: type, tmp_path: Path) -
     x, z = np.array(pairs * 9).astype(dtype).T.copy()
     stored = (x.astype(np.float32) + z.astype(np.float32)).astype(dtype).astype(np.float32)
     results = module.Graph(0).run([x, z])
-    for (out, (_, right, _)), found in zip(JUMPS.items(), results, strict=True):
+    for (out, (_, right, _)), found in zip(DISCONTINUOUS.items(), results, strict=True):
         actual = found.view(dtype) if found.dtype == np.uint16 else found
         np.testing.assert_array_equal(actual.astype(np.float32), right(stored).astype(np.float32), err_msg=out)

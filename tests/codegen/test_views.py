@@ -9,9 +9,10 @@ import onnx
 import pytest
 
 import ortisan
+from ortisan.codegen.cpu.find_views import find_views
 from ortisan.codegen.cpu.fuse import fuse
 from ortisan.codegen.cpu.plan import GraphPlan
-from ortisan.codegen.cpu.views import Views, line_length, walk
+from ortisan.codegen.cpu.strides import line_length, walk
 from ortisan.registry.dims import symbol
 from tests.models.text import text_model
 
@@ -226,6 +227,6 @@ def test_folding_takes_nothing_out_of_an_epilogue() -> None:
         built = plan(model)
         joined = [
             {node for group in fuse(built.graph, views) if group.anchor for node in group.chain}
-            for views in (Views(built.graph), built.views)
+            for views in (find_views(built.graph), built.views)
         ]
         assert joined[0] <= joined[1], body

@@ -9,39 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 
+from ortisan.codegen.cpu.group import Group, operand_kind, rows_and_columns
+from ortisan.codegen.cpu.kernels import kernel_of
 from ortisan.codegen.cpu.views import Views
-from ortisan.registry.builder import is_constant
-from ortisan.registry.dims import Dim, product
+from ortisan.registry.dims import Dim
 from ortisan.registry.graph import Graph, Node, Value
-from ortisan.registry.ops import Bmm, Cast, Elementwise, Gemm
-
-
-@dataclass(frozen=True, eq=False)
-class Group:
-    """`anchor` is the node that is not elementwise, if any; `chain` are the elementwise ones, in order."""
-
-    anchor: Node | None
-    chain: tuple[Node, ...]
-    inputs: tuple[Value, ...]
-    outputs: tuple[Value, ...]
-    members: tuple[Group, ...] = ()
-    """The groups that this one joins, if it does: products of one input, whose first has the anchor."""
-
-    @property
-    def nodes(self) -> tuple[Node, ...]:
-        if self.members:
-            return tuple(node for group in self.members for node in group.nodes)
-        return (*((self.anchor,) if self.anchor else ()), *self.chain)
-
-    @property
-    def name(self) -> str:
-        """The op's name, with what was fused to it."""
-        if self.members:
-            return "_and_".join(group.name for group in self.members)
-        names = [node.op.name for node in self.nodes]
-        return "_".join([names[0], *(name.removeprefix("elementwise.") for name in names[1:])])
 
 
 class _Draft:
@@ -75,24 +48,6 @@ class _Draft:
         )
 
 
-def rows_and_columns(shape: tuple[Dim, ...]) -> tuple[Dim, Dim]:
-    return product(shape[:-1]), shape[-1] if shape else 1
-
-
-def operand_kind(shape: tuple[Dim, ...], rows: Dim, columns: Dim) -> str | None:
-    """How an epilogue reads an operand of a rows x columns product, or None when it can't."""
-    elements, (_, last) = product(shape), rows_and_columns(shape)
-    if elements == 1:
-        return "scalar"
-    if last == columns and elements == product((rows, columns)):
-        return "full"
-    if last == columns and elements == columns:
-        return "row"
-    if last == 1 and elements == rows:
-        return "column"
-    return None
-
-
 def fuse(graph: Graph, views: Views) -> tuple[Group, ...]:
     drafts, home = _draft(graph, views)
     return _join_products([_finish(draft, graph, views, home) for draft in drafts], views)
@@ -114,10 +69,10 @@ def _draft(graph: Graph, views: Views) -> tuple[list[_Draft], dict[Value, _Draft
     for index, node in enumerate(graph.nodes):
         if node in views.skipped:
             continue
-        draft = _home_of(node, views, home) if isinstance(node.op, (Elementwise, Cast)) else None
+        elementwise = kernel_of(node).elementwise
+        draft = _home_of(node, views, home) if elementwise else None
         if draft is None:
-            anchor = None if isinstance(node.op, (Elementwise, Cast)) else node
-            draft = _Draft(index, anchor, node)
+            draft = _Draft(index, None if elementwise else node, node)
             drafts.append(draft)
         else:
             draft.chain.append(node)
@@ -148,7 +103,7 @@ def _home_of(node: Node, views: Views, home: Mapping[Value, _Draft]) -> _Draft |
     """The latest group that can take an elementwise node."""
     candidates = {id(d): d for value in node.inputs if (d := home.get(views.root(value))) is not None}
     for draft in sorted(candidates.values(), key=lambda draft: -draft.index):
-        fusable = draft.anchor is None or isinstance(draft.anchor.op, (Gemm, Bmm))
+        fusable = draft.anchor is None or kernel_of(draft.anchor).epilogue
         if fusable and draft.accepts(node, views, home):
             return draft
     return None
@@ -171,7 +126,7 @@ def _join_products(groups: Sequence[Group], views: Views) -> tuple[Group, ...]:
     leader: dict[tuple[Value, Dim, Dim], int] = {}
     joined: dict[int, list[Group]] = {index: [group] for index, group in enumerate(groups)}
     for index, group in enumerate(groups):
-        if group.anchor is None or not isinstance(group.anchor.op, Gemm) or not is_constant(group.anchor.inputs[1]):
+        if group.anchor is None or not kernel_of(group.anchor).joins(group.anchor):
             continue
         x = group.anchor.inputs[0]
         first = leader.setdefault((views.root(x), *rows_and_columns(x.shape)), index)

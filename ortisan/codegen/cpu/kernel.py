@@ -8,8 +8,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from ortisan.codegen.cpu.fuse import Group
-from ortisan.codegen.cpu.joined import JoinedCache
+from ortisan.codegen.cpu.group import Group
 from ortisan.codegen.cpu.packing import Layout
 from ortisan.codegen.cpu.tune.blocking import DEFAULT, CutTable, CutUpTo, Product, table
 from ortisan.codegen.cpu.views import Views
@@ -18,6 +17,7 @@ from ortisan.registry.builder import is_constant
 from ortisan.registry.dims import Dim, bounds_of, is_static
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Node, Op, Value
+from ortisan.registry.scalars import Scalar
 
 _Op = TypeVar("_Op", bound=Op)
 
@@ -40,11 +40,23 @@ class Argument:
     index: int = 0
 
 
+@dataclass(frozen=True)
+class Template:
+    """A file of templates/cpu/ that is rendered to one function, and the headers which that function needs."""
+
+    name: str
+    headers: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> str:
+        return f"cpu/{self.name}.cpp.j2"
+
+
 @dataclass(frozen=True, eq=False)
 class KernelSpec:
     """One kernel call. Equal `template` and `context` render to the same function."""
 
-    template: str
+    template: Template
     name: str
     context: Any
     arguments: tuple[Argument, ...]
@@ -59,6 +71,31 @@ class Weight:
     layout: Layout
 
 
+@dataclass(frozen=True)
+class ScalarCall:
+    """What a loop calls for one elementwise node: `fn::function(operands, params)`, or a cast to the type `to`."""
+
+    function: str
+    params: tuple[str, ...] = ()
+    to: str = ""
+    expensive: bool = False
+    fast_path: bool = False
+    """Whether a loop runs a faster version first, and the whole function where an argument asks for it."""
+    discontinuous: bool = False
+    """Whether it needs its operands as they are stored."""
+    snippet: Scalar | None = None
+    """The row of a function whose C++ the caller brought along."""
+
+
+@dataclass(frozen=True, eq=False)
+class AppendedCache:
+    """present = concatenate(past, new rows), which attentions read and no other kernel does."""
+
+    past: Value
+    sizes: tuple[tuple[Dim, Dim], ...]
+    """Of each attention the queries, and the query heads for each head of the cache."""
+
+
 WeightKey: TypeAlias = tuple[Value, Layout]
 
 
@@ -68,6 +105,7 @@ class EmitContext:
 
     printer: DimPrinter
     views: Views
+    scalar_call: Callable[[Node], ScalarCall]
     bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Of the symbols that have any."""
     cut_table: Callable[[Product], CutTable] = table
@@ -75,7 +113,8 @@ class EmitContext:
     """The distinct products that can be tuned, in the order they are met."""
     weights: dict[WeightKey, int] = field(default_factory=dict)
     messages: dict[str, int] = field(default_factory=dict)
-    joined: Mapping[Value, JoinedCache] = field(default_factory=dict)
+    appended: Mapping[Value, AppendedCache] = field(default_factory=dict)
+    """By the present."""
 
     def read(self, value: Value) -> Argument:
         """The memory a value is read from."""
@@ -108,9 +147,14 @@ class EmitContext:
 def only_node(group: Group, kind: type[_Op]) -> tuple[Node, _Op]:
     """The node of a group of one, and its op."""
     node = group.nodes[0]
+    return node, op_of(node, kind)
+
+
+def op_of(node: Node, kind: type[_Op]) -> _Op:
+    """The op of a node, which must be of this class."""
     if not isinstance(node.op, kind):
         raise TypeError(f"{node.op.name} is not a {kind.__name__}")
-    return node, node.op
+    return node.op
 
 
 def literal(number: Any, dtype: DType) -> str:

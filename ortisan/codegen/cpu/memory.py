@@ -11,15 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import sympy
-
-from ortisan.codegen.cpu.costs import has_common_version
-from ortisan.codegen.cpu.fuse import Group
+from ortisan.codegen.cpu.group import Group
+from ortisan.codegen.cpu.kernels import kernel_of, scalar_call
 from ortisan.codegen.cpu.views import Views
 from ortisan.registry.builder import is_constant
 from ortisan.registry.dims import Dim, evaluate, product, symbols_of
 from ortisan.registry.graph import Graph, Value
-from ortisan.registry.ops import Bmm, CacheWrite, Gemm
 
 _TYPICAL_DIM = 64
 """Stands for a symbol when two symbolic sizes are compared."""
@@ -146,21 +143,12 @@ def _shared(graph: Graph, views: Views, places: Mapping[Value, Place]) -> tuple[
     reads = Counter(views.root(value) for value in (*read, *graph.outputs))
     pairs: list[tuple[int, int]] = []
     for node in graph.nodes:
-        if not isinstance(node.op, CacheWrite) or not _may_be_as_long(node.op, node.inputs[0], node.output):
+        if not kernel_of(node).shares(node):
             continue
         past, place = node.inputs[0], places[views.root(node.output)]
         if past in graph.inputs and reads[past] == 1 and place.kind == "output":
             pairs.append((graph.inputs.index(past), place.index))
     return tuple(pairs)
-
-
-def _may_be_as_long(op: CacheWrite, past: Value, written: Value) -> bool:
-    """Whether a written cache is as long as the past, always or when nothing else asks for more rows.
-
-    The kernel refuses memory that is shared in a run in which it is longer.
-    """
-    have, want = past.shape[op.axis], written.shape[op.axis]
-    return have == want or (isinstance(want, sympy.Max) and have in want.args)
 
 
 def _replaced(group: Group, output: Value, views: Views) -> Iterator[Value]:
@@ -174,13 +162,14 @@ def _replaced(group: Group, output: Value, views: Views) -> Iterator[Value]:
 
 
 def _reads_in_place(group: Group, value: Value, output: Value, views: Views) -> bool:
-    if group.members:
+    first = kernel_of(group.nodes[0]).in_place
+    if first is None or group.members:
         return False
     if group.anchor is None:
-        again = any(map(has_common_version, group.chain))
+        again = any(scalar_call(node).fast_path for node in group.chain)
         return not again and value.shape == output.shape and not views.is_strided(value)
-    factors = {views.root(factor) for factor in group.anchor.inputs[:2]}
-    return isinstance(group.anchor.op, (Gemm, Bmm)) and len(group.outputs) == 1 and views.root(value) not in factors
+    factors = {views.root(factor) for factor in group.anchor.inputs[:first]}
+    return len(group.outputs) == 1 and views.root(value) not in factors
 
 
 def _last_uses(groups: Sequence[Group], views: Views) -> dict[Value, int]:

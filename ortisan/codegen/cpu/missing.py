@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ortisan.codegen.cpu.kernels import EMITTERS
+from ortisan.codegen.cpu.kernels import KERNELS
 from ortisan.registry.graph import Graph
 
 
@@ -14,7 +14,7 @@ def without_kernels(graphs: Sequence[Graph]) -> Sequence[Mapping[str, str]]:
         {
             node.origin: f"there is no CPU kernel for {node.op.stem} yet"
             for node in graph.nodes
-            if not node.op.view and type(node.op) not in EMITTERS
+            if type(node.op) not in KERNELS
         }
         for graph in graphs
     ]

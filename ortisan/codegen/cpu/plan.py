@@ -7,11 +7,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ortisan.codegen.backend import StoredWeight
-from ortisan.codegen.cpu.fuse import Group, fuse, loops
-from ortisan.codegen.cpu.joined import joined_caches
-from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param, Weight
-from ortisan.codegen.cpu.kernels import emit
-from ortisan.codegen.cpu.kernels.move import Box, CopyContext, bits
+from ortisan.codegen.cpu.find_views import find_views
+from ortisan.codegen.cpu.fuse import fuse, loops
+from ortisan.codegen.cpu.group import Group
+from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Weight
+from ortisan.codegen.cpu.kernels import emit, scalar_call
+from ortisan.codegen.cpu.kernels.cache import appended_caches
+from ortisan.codegen.cpu.loops.boxes import copy_whole
 from ortisan.codegen.cpu.memory import Copy, MemoryPlan, plan_memory
 from ortisan.codegen.cpu.packing import pack, packed_bytes
 from ortisan.codegen.cpu.scratch import largest_scratch, typical_scratch
@@ -19,7 +21,6 @@ from ortisan.codegen.cpu.tune.blocking import CutTable, Product, table
 from ortisan.codegen.cpu.tune.choose import Tuning
 from ortisan.codegen.cpu.views import Views
 from ortisan.codegen.expressions import DimPrinter
-from ortisan.registry.dims import product
 from ortisan.registry.dtypes import Array
 from ortisan.registry.graph import Graph
 from ortisan.registry.verify import verify_graph
@@ -90,9 +91,16 @@ def plan_graph(graph: Graph, keep_all: bool = False, cut_table: Callable[[Produc
     """With `keep_all`, every value stays in memory to the end of a run, for debugging. `cut_table` chooses the cuts."""
     verify_graph(graph)
     # What joins a product is settled first, so that nothing leaves it to read through strides.
-    views = Views(graph, loops(graph, Views(graph)))
+    views = find_views(graph, loops(graph, find_views(graph)))
     groups = fuse(graph, views)
-    context = EmitContext(DimPrinter(graph.symbols), views, graph.bounds, cut_table, joined=joined_caches(graph, views))
+    context = EmitContext(
+        DimPrinter(graph.symbols),
+        views,
+        scalar_call,
+        graph.bounds,
+        cut_table,
+        appended=appended_caches(graph, views),
+    )
     kernels = [emit(group, context) for group in groups]
     workspace = {
         group: kernel.workspace for group, kernel in zip(groups, kernels, strict=True) if kernel.workspace is not None
@@ -117,11 +125,5 @@ def _stored(name: str, weight: Weight, size: int) -> StoredWeight:
 
 def _copy(copy: Copy, graph: Graph, context: EmitContext) -> KernelSpec:
     """Copies an output that is an input, a constant or another output."""
-    value = graph.outputs[copy.output]
-    type_ = bits(value.dtype)
-    count = context.printer(product(value.shape))
-    box = Box("in0", "out0", (count,), "0", ("1",), "0", ("1",))
-    body = CopyContext((Param("in0", type_), Param("out0", type_, written=True)), type_, (box,))
-    return KernelSpec(
-        "cpu/copy.cpp.j2", "copy", body, (context.read(copy.source), Argument("output", None, copy.output))
-    )
+    arguments = (context.read(copy.source), Argument("output", None, copy.output))
+    return copy_whole("copy", graph.outputs[copy.output], context, arguments)

@@ -5,38 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ortisan.codegen.cpu.kernel import Argument, KernelSpec, Param
+from ortisan.codegen.cpu.kernel import Argument, KernelSpec, Param, Template
+from ortisan.codegen.cpu.kernels import kernel_of, scalar_call
 from ortisan.codegen.cpu.plan import GraphPlan
 from ortisan.codegen.cpu.weight_use import is_thin, looked_up
 from ortisan.codegen.render import render
 from ortisan.codegen.tables import GraphTables, WeightRow, describe_graph
-from ortisan.registry.ops import Elementwise
 from ortisan.registry.scalars import Scalar
-
-_HEADERS = {
-    "arange": ("move.h",),
-    "argmax": ("scan.h",),
-    "attention": ("attention.h",),
-    "bmm": ("gemm.h", "loops.h", "scalar.h"),
-    "cache_write": ("cache.h", "loops.h"),
-    "copy": ("heads.h", "move.h"),
-    "cumsum": ("scan.h",),
-    "elementwise": ("loops.h", "scalar.h"),
-    "full": ("move.h",),
-    "gather": ("gather.h",),
-    "gather_nd": ("gather.h",),
-    "gemm": ("gemm.h", "loops.h", "scalar.h"),
-    "index_select": ("gather.h",),
-    "layernorm": ("rows.h",),
-    "pad": ("pad.h",),
-    "reduce": ("reduce.h",),
-    "rms_norm": ("rows.h",),
-    "rotary": ("rotary.h",),
-    "size": (),
-    "softmax": ("rows.h",),
-    "trilu": ("gather.h",),
-}
-"""What the kernels of a template include."""
 
 
 @dataclass(frozen=True)
@@ -95,13 +70,13 @@ def _largest(sizes: Sequence[str]) -> str:
 def _kernels(plan: GraphPlan) -> tuple[list[str], list[Call]]:
     """The distinct kernel functions, and the calls in order."""
     functions: list[str] = []
-    names: dict[tuple[str, object], str] = {}
+    names: dict[tuple[Template, object], str] = {}
     calls: list[Call] = []
     for position, kernel in enumerate(plan.kernels):
         key = (kernel.template, kernel.context)
         if key not in names:
             names[key] = f"{_identifier(kernel.name)}_{len(names)}"
-            functions.append(render(kernel.template, kernel.context, name=names[key]))
+            functions.append(render(kernel.template.path, kernel.context, name=names[key]))
         pointers = zip(kernel.arguments, kernel.context.params, strict=True)
         arguments = tuple(_pointer(argument, param, plan, position) for argument, param in pointers)
         calls.append(Call(names[key], arguments, any(a.kind == "message" for a in kernel.arguments)))
@@ -133,7 +108,7 @@ class FileSource:
 def render_file(plans: Sequence[GraphPlan], first_index: int, ops: Sequence[str]) -> str:
     """One source file with several graphs."""
     kernels: list[KernelSpec] = [kernel for plan in plans for kernel in plan.kernels]
-    used = {header for kernel in kernels for header in _HEADERS[_stem(kernel.template)]}
+    used = {header for kernel in kernels for header in kernel.template.headers}
     graphs = tuple(render_graph(plan, first_index + i, ops[i]) for i, plan in enumerate(plans))
     headers = tuple(sorted({"execution.h", "pieces.h", "types.h", *used}))
     return render("cpu/graphs.cpp.j2", FileSource(headers, _snippets(plans), graphs))
@@ -141,10 +116,6 @@ def render_file(plans: Sequence[GraphPlan], first_index: int, ops: Sequence[str]
 
 def _snippets(plans: Sequence[GraphPlan]) -> tuple[Scalar, ...]:
     """The scalar functions that callers brought along, each once."""
-    ops = [node.op for plan in plans for node in plan.graph.nodes]
-    rows = {op.row.name: op.row for op in ops if isinstance(op, Elementwise) and op.row.body}
+    nodes = [node for plan in plans for node in plan.graph.nodes if kernel_of(node).elementwise]
+    rows = {row.name: row for node in nodes if (row := scalar_call(node).snippet) is not None}
     return tuple(rows[name] for name in sorted(rows))
-
-
-def _stem(template: str) -> str:
-    return template.removeprefix("cpu/").removesuffix(".cpp.j2")

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from ortisan.codegen.cpu.fuse import rows_and_columns
+from ortisan.codegen.cpu.group import rows_and_columns
+from ortisan.codegen.cpu.kernels import kernel_of
 from ortisan.codegen.cpu.plan import GraphPlan
 from ortisan.registry.dims import Dim, evaluate, symbols_of
 
 _FEW_ROWS = 8
 """Up to so many rows, a product spends its time reading the weights rather than multiplying."""
-_LOOKUPS = frozenset({"cpu/index_select.cpp.j2", "cpu/gather.cpp.j2", "cpu/gather_nd.cpp.j2"})
 
 
 def looked_up(plan: GraphPlan) -> frozenset[int]:
     """The weights that are tables: rows are picked out of them, and nothing reads them as a whole."""
-    uses: dict[int, set[str]] = {}
-    for kernel in plan.kernels:
-        for argument in kernel.arguments:
-            if argument.kind == "weight":
-                uses.setdefault(argument.index, set()).add(kernel.template)
-    return frozenset(index for index, templates in uses.items() if templates <= _LOOKUPS)
+    tables: set[int] = set()
+    others: set[int] = set()
+    lookups = [kernel_of(group.nodes[0]).table for group in plan.groups]
+    lookups += [False for _ in plan.memory.copies]
+    for kernel, is_lookup in zip(plan.kernels, lookups, strict=True):
+        (tables if is_lookup else others).update(a.index for a in kernel.arguments if a.kind == "weight")
+    return frozenset(tables - others)
 
 
 def is_thin(plan: GraphPlan) -> bool:

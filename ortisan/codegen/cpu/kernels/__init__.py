@@ -1,67 +1,52 @@
-"""Op -> kernel, one emitter per family of ops."""
+"""The table of the CPU backend: one row per op, from one module per family of ops."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from ortisan.codegen.cpu.fuse import Group
-from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec
-from ortisan.codegen.cpu.kernels.attention import emit_attention
-from ortisan.codegen.cpu.kernels.cache import emit_cache_write
-from ortisan.codegen.cpu.kernels.elementwise import emit_elementwise
-from ortisan.codegen.cpu.kernels.gather import emit_gather, emit_gather_nd, emit_index_select
-from ortisan.codegen.cpu.kernels.generate import emit_arange, emit_full, emit_size, emit_trilu
-from ortisan.codegen.cpu.kernels.move import (
-    emit_concatenate,
-    emit_expand,
-    emit_pad,
-    emit_permute,
-    emit_slice,
-    emit_split,
+from ortisan.codegen.cpu.group import Group
+from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, ScalarCall
+from ortisan.codegen.cpu.kernels import (
+    attention,
+    cache,
+    elementwise,
+    gather,
+    generate,
+    move,
+    products,
+    reduce,
+    rotary,
+    rows,
 )
-from ortisan.codegen.cpu.kernels.products import emit_bmm, emit_gemm
-from ortisan.codegen.cpu.kernels.rotary import emit_rotary
-from ortisan.codegen.cpu.kernels.rows import (
-    emit_arg_reduce,
-    emit_cumsum,
-    emit_layernorm,
-    emit_reduce,
-    emit_rms_norm,
-    emit_softmax,
-)
-from ortisan.registry import ops
-from ortisan.registry.graph import Op
+from ortisan.codegen.cpu.row import CpuKernel
+from ortisan.errors import UnsupportedError
+from ortisan.registry.graph import Node, Op
 
-EMITTERS: dict[type[Op], Callable[[Group, EmitContext], KernelSpec]] = {
-    ops.Arange: emit_arange,
-    ops.ArgReduce: emit_arg_reduce,
-    ops.Attention: emit_attention,
-    ops.Bmm: emit_bmm,
-    ops.CacheWrite: emit_cache_write,
-    ops.Cast: emit_elementwise,
-    ops.Concatenate: emit_concatenate,
-    ops.CumSum: emit_cumsum,
-    ops.DynamicSlice: emit_slice,
-    ops.Elementwise: emit_elementwise,
-    ops.Expand: emit_expand,
-    ops.Full: emit_full,
-    ops.Gather: emit_gather,
-    ops.GatherNd: emit_gather_nd,
-    ops.Gemm: emit_gemm,
-    ops.IndexSelect: emit_index_select,
-    ops.LayerNorm: emit_layernorm,
-    ops.Pad: emit_pad,
-    ops.Permute: emit_permute,
-    ops.Reduce: emit_reduce,
-    ops.RmsNorm: emit_rms_norm,
-    ops.Rotary: emit_rotary,
-    ops.Size: emit_size,
-    ops.Softmax: emit_softmax,
-    ops.Split: emit_split,
-    ops.Trilu: emit_trilu,
-}
-"""Every op but the views, which run no kernel."""
+_FAMILIES = (attention, cache, elementwise, gather, generate, move, products, reduce, rotary, rows)
+KERNELS: dict[type[Op], CpuKernel] = {kernel.op: kernel for family in _FAMILIES for kernel in family.KERNELS}
+
+
+def kernel_of(node: Node) -> CpuKernel:
+    """The row of a node's op."""
+    kernel = KERNELS.get(type(node.op))
+    if kernel is None:
+        raise UnsupportedError(f"node '{node.origin}': there is no CPU kernel for {node.op.stem}; exclude the node")
+    return kernel
+
+
+def scalar_call(node: Node) -> ScalarCall:
+    """What a loop calls for an elementwise node."""
+    scalar = kernel_of(node).scalar
+    if scalar is None:
+        raise TypeError(f"{node.op.name} is not elementwise")
+    return scalar(node)
 
 
 def emit(group: Group, context: EmitContext) -> KernelSpec:
-    return EMITTERS[type(group.nodes[0].op)](group, context)
+    """The kernel of a group."""
+    first = group.nodes[0]
+    kernel = kernel_of(first)
+    if kernel.emit is None:
+        raise TypeError(f"{first.op.name} runs no kernel")
+    spec = kernel.emit(group, context)
+    if spec.template not in kernel.templates:
+        raise TypeError(f"the row of {first.op.name} does not name the template '{spec.template.name}'")
+    return spec

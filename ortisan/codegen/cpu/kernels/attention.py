@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ortisan.codegen.cpu.fuse import Group
-from ortisan.codegen.cpu.joined import heads_per_head
-from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, literal, only_node
-from ortisan.codegen.cpu.views import Layout
+from ortisan.codegen.cpu.group import Group
+from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, Template, literal, only_node
+from ortisan.codegen.cpu.row import CpuKernel, rows_of
+from ortisan.codegen.cpu.strides import Layout
 from ortisan.codegen.expressions import DimPrinter
+from ortisan.registry.dims import Dim, floor_div
 from ortisan.registry.graph import Node, Value
 from ortisan.registry.ops import Attention
+
+_ATTENTION = Template("attention", ("attention.h",))
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ def emit_attention(group: Group, context: EmitContext) -> KernelSpec:
         layout, scores = views.layout(mask), (*q.shape[:3], k.shape[2])
         mask_offset = printer(layout.offset)
         mask_strides = printer.broadcast_strides(mask.shape, scores, strides=layout.strides)
-    cached = {name: context.joined[value].past for name, value in (("k", k), ("v", v)) if value in context.joined}
+    cached = {name: context.appended[value].past for name, value in (("k", k), ("v", v)) if value in context.appended}
     params += [Param(f"{name}_past", cpp) for name in cached]
     params.append(Param("out", cpp, written=True))
     layouts = [*map(views.layout, (q, k, v)), Layout(0, views.written_strides(node.output))]
@@ -79,7 +82,13 @@ def emit_attention(group: Group, context: EmitContext) -> KernelSpec:
         tuple(_past(name, value, context) for name, value in cached.items()),
     )
     arguments = (*map(context.read, (*node.inputs, *cached.values())), context.write(node.output))
-    return KernelSpec("cpu/attention.cpp.j2", group.name, body, arguments)
+    return KernelSpec(_ATTENTION, group.name, body, arguments)
+
+
+def heads_per_head(node: Node) -> Dim:
+    """How many query heads of an attention share one head of keys and values."""
+    q, k = node.inputs[:2]
+    return 1 if q.shape[1] == k.shape[1] else floor_div(q.shape[1], k.shape[1])
 
 
 def _past(name: str, value: Value, context: EmitContext) -> PastContext:
@@ -95,3 +104,11 @@ def _causality(node: Node, op: Attention, printer: DimPrinter) -> tuple[str, str
 
 def _cpp(flag: bool) -> str:
     return "true" if flag else "false"
+
+
+def _reads(node: Node, value: Value, layout: Layout) -> bool:
+    """Rows of q, k and v; of the mask elements."""
+    return value not in node.inputs[:3] or rows_of(node, value, layout)
+
+
+KERNELS = (CpuKernel(Attention, emit_attention, (_ATTENTION,), reads=_reads, writes_rows=True),)

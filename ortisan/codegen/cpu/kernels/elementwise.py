@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ortisan.codegen.cpu.fuse import Group
-from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param
+from ortisan.codegen.cpu.group import Group
+from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, ScalarCall, Template, literal, op_of
 from ortisan.codegen.cpu.loops.chain import Load, Store, build_chain
 from ortisan.codegen.cpu.loops.strips import Segment, Strip, cut
-from ortisan.codegen.cpu.views import continues, walk
+from ortisan.codegen.cpu.row import CpuKernel
+from ortisan.codegen.cpu.strides import Layout, continues, line_length, walk
 from ortisan.registry.builder import is_constant
 from ortisan.registry.dims import Dim, product
-from ortisan.registry.graph import Value
+from ortisan.registry.dtypes import DType
+from ortisan.registry.graph import Node, Value
+from ortisan.registry.ops import Cast, Elementwise
+
+_ELEMENTWISE = Template("elementwise", ("loops.h", "scalar.h"))
+_FAST_CASTS = frozenset({(DType.INT64, DType.FLOAT32), (DType.FLOAT32, DType.INT64)})
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,7 @@ def emit_elementwise(group: Group, context: EmitContext) -> KernelSpec:
     segments, strips = cut(chain)
     in_strips = any(segment.interleaved for segment in segments) or bool(strips)
     body = ElementwiseContext(tuple(params), printed, chain.loads, chain.stores, segments, strips, in_strips)
-    return KernelSpec("cpu/elementwise.cpp.j2", group.name, body, tuple(arguments))
+    return KernelSpec(_ELEMENTWISE, group.name, body, tuple(arguments))
 
 
 def merged_axes(shape: Sequence[Dim], walks: Sequence[Sequence[Dim | None]]) -> list[list[int]]:
@@ -58,3 +64,33 @@ def merged_axes(shape: Sequence[Dim], walks: Sequence[Sequence[Dim | None]]) -> 
         else:
             axes.append([axis])
     return axes or [[]]
+
+
+def _reads(node: Node, value: Value, layout: Layout) -> bool:
+    """Lines: elements along the last axis that are neighbours, or one repeated."""
+    shape = node.output.shape
+    return line_length(walk(value.shape, shape, layout.strides), shape) is not None
+
+
+def _function(node: Node) -> ScalarCall:
+    op, dtype = op_of(node, Elementwise), node.output.dtype
+    row = op.row
+    return ScalarCall(
+        row.cpp,
+        tuple(literal(number, node.inputs[0].dtype) for number in op.params),
+        expensive=row.expensive,
+        fast_path=row.fast_path and dtype.compute_cpp == "float",
+        discontinuous=row.discontinuous or not dtype.is_float,
+        snippet=row if row.body else None,
+    )
+
+
+def _cast(node: Node) -> ScalarCall:
+    have, want = node.inputs[0].dtype, node.output.dtype
+    return ScalarCall("cast", to=want.cpp, fast_path=(have, want) in _FAST_CASTS, discontinuous=not want.is_float)
+
+
+KERNELS = tuple(
+    CpuKernel(op, emit_elementwise, (_ELEMENTWISE,), reads=_reads, scalar=scalar, in_place=0)
+    for op, scalar in ((Cast, _cast), (Elementwise, _function))
+)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ortisan.codegen.cpu.fuse import Group
-from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, only_node
-from ortisan.codegen.cpu.kernels.move import bits
-from ortisan.registry.dims import product
+from ortisan.codegen.cpu.group import Group
+from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, Template, only_node, op_of
+from ortisan.codegen.cpu.loops.boxes import bits
+from ortisan.codegen.cpu.row import CpuKernel
+from ortisan.codegen.cpu.strides import Layout
+from ortisan.registry.builder import is_constant
+from ortisan.registry.dims import is_static, product, settle
+from ortisan.registry.graph import Node
 from ortisan.registry.ops import Gather, GatherNd, IndexSelect
+
+_INDEX_SELECT = Template("index_select", ("gather.h",))
+_GATHER = Template("gather", ("gather.h",))
+_GATHER_ND = Template("gather_nd", ("gather.h",))
 
 
 def _params(group: Group) -> tuple[Param, ...]:
@@ -22,7 +30,7 @@ def _params(group: Group) -> tuple[Param, ...]:
     )
 
 
-def _spec(template: str, group: Group, context: EmitContext, body: object) -> KernelSpec:
+def _spec(template: Template, group: Group, context: EmitContext, body: object) -> KernelSpec:
     node = group.nodes[0]
     message = context.message(f"node '{node.origin}': an index is outside the range of the dim it selects from")
     arguments = (*map(context.read, node.inputs), context.write(node.output), message)
@@ -53,7 +61,20 @@ def emit_index_select(group: Group, context: EmitContext) -> KernelSpec:
         printer(product(x.shape[axis + 1 :])),
         printer(product(indices.shape)),
     )
-    return _spec("cpu/index_select.cpp.j2", group, context, body)
+    return _spec(_INDEX_SELECT, group, context, body)
+
+
+def _selected(node: Node, source: Layout) -> tuple[Layout, ...]:
+    """x[..., i, ...] for one constant i; an index that may lie outside is left to the kernel, which checks it."""
+    axis, (x, indices) = op_of(node, IndexSelect).axis, node.inputs
+    if not is_constant(indices) or indices.data is None or indices.data.size != 1 or not is_static(x.shape[axis]):
+        return ()
+    index, size = int(indices.data.reshape(-1)[0]), int(x.shape[axis])
+    if not -size <= index < size:
+        return ()
+    offset = settle(source.offset + index % size * source.strides[axis])
+    strides = (*source.strides[:axis], *(0 for _ in indices.shape), *source.strides[axis + 1 :])
+    return (replace(source, offset=offset, strides=strides),)
 
 
 @dataclass(frozen=True)
@@ -77,7 +98,7 @@ def emit_gather(group: Group, context: EmitContext) -> KernelSpec:
         context.printer.all(indices.shape),
         context.printer.all(x.shape),
     )
-    return _spec("cpu/gather.cpp.j2", group, context, body)
+    return _spec(_GATHER, group, context, body)
 
 
 @dataclass(frozen=True)
@@ -106,4 +127,11 @@ def emit_gather_nd(group: Group, context: EmitContext) -> KernelSpec:
         printer.all(x.shape[batch_dims : batch_dims + depth]),
         printer(product(x.shape[batch_dims + depth :])),
     )
-    return _spec("cpu/gather_nd.cpp.j2", group, context, body)
+    return _spec(_GATHER_ND, group, context, body)
+
+
+KERNELS = (
+    CpuKernel(Gather, emit_gather, (_GATHER,), table=True),
+    CpuKernel(GatherNd, emit_gather_nd, (_GATHER_ND,), table=True),
+    CpuKernel(IndexSelect, emit_index_select, (_INDEX_SELECT,), layouts=_selected, table=True),
+)

@@ -1,103 +1,72 @@
-"""Data movement as strided copies: permute, expand, dynamic_slice, split, concatenate, pad."""
+"""Data movement. Most of it is strided copies; a reshape moves nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ortisan.codegen.cpu.fuse import Group
-from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param, only_node
+from ortisan.codegen.cpu.group import Group
+from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param, Template, only_node, op_of
+from ortisan.codegen.cpu.loops.boxes import COPY, Box, CopyContext, bits, box
+from ortisan.codegen.cpu.row import CpuKernel
+from ortisan.codegen.cpu.strides import Layout, contiguous, line_length, reshaped_strides, walk
 from ortisan.codegen.expressions import contiguous_strides
 from ortisan.registry.dims import Dim, is_static, maximum, minimum, product, settle
-from ortisan.registry.dtypes import DType
-from ortisan.registry.graph import Node
-from ortisan.registry.ops import Concatenate, DynamicSlice, Expand, Pad, Permute, Split
+from ortisan.registry.graph import Node, Value
+from ortisan.registry.ops import Concatenate, DynamicSlice, Expand, Pad, Permute, Reshape, Split, Trilu
 
-_BITS = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"}
-
-
-def bits(dtype: DType) -> str:
-    """The unsigned type of the element's size: moves don't look at the elements."""
-    return _BITS[dtype.size]
+_PAD = Template("pad", ("pad.h",))
+_TRILU = Template("trilu", ("gather.h",))
 
 
-@dataclass(frozen=True)
-class Box:
-    """dst[dst_offset + i . dst_strides] = src[src_offset + i . src_strides] for all i below the extents."""
-
-    src: str
-    dst: str
-    extents: tuple[str, ...]
-    src_offset: str
-    src_strides: tuple[str, ...]
-    dst_offset: str
-    dst_strides: tuple[str, ...]
+def _reads_lines(node: Node, value: Value, layout: Layout) -> bool:
+    """Lines: elements along the last axis that are neighbours, or one repeated."""
+    return line_length(walk(value.shape, value.shape, layout.strides), value.shape) is not None
 
 
-@dataclass(frozen=True)
-class CopyContext:
-    """Boxes copied one after the other; with `fill` the whole output is first set to *fill (or zero).
-
-    Where `streamed` holds in a run, the copies go around the caches.
-    """
-
-    params: tuple[Param, ...]
-    type: str
-    boxes: tuple[Box, ...]
-    fill: str = ""
-    fill_count: str = "0"
-    streamed: str = "false"
+def _reshaped(node: Node, source: Layout) -> tuple[Layout, ...]:
+    strides = reshaped_strides(node.inputs[0].shape, source.strides, node.output.shape)
+    return () if strides is None else (replace(source, strides=strides),)
 
 
-def _box(
-    context: EmitContext,
-    extents: Sequence[Dim],
-    *,
-    src: tuple[Dim, Sequence[Dim]],
-    dst: tuple[Dim, Sequence[Dim]],
-    names: tuple[str, str] = ("in0", "out0"),
-) -> Box:
-    printer = context.printer
-    return Box(*names, printer.all(extents), printer(src[0]), printer.all(src[1]), printer(dst[0]), printer.all(dst[1]))
+def _permuted(node: Node, source: Layout) -> tuple[Layout, ...]:
+    order, shape = op_of(node, Permute).order, node.inputs[0].shape
+    moved = [axis for axis in order if shape[axis] != 1]
+    strides = tuple(source.strides[axis] for axis in order)
+    return (replace(source, strides=strides, in_order=source.in_order and moved == sorted(moved)),)
 
 
-def _spec(group: Group, context: EmitContext, boxes: Sequence[Box], reads: int = 1, writes: int = 1) -> KernelSpec:
-    node = group.nodes[0]
-    type_ = bits(node.inputs[0].dtype)
-    params = [Param(f"in{i}", type_) for i in range(reads)]
-    params += [Param(f"out{i}", type_, written=True) for i in range(writes)]
-    arguments = [context.read(value) for value in node.inputs[:reads]]
-    arguments += [context.write(value) for value in node.outputs[:writes]]
-    return KernelSpec("cpu/copy.cpp.j2", group.name, CopyContext(tuple(params), type_, tuple(boxes)), tuple(arguments))
+def _row_strides(node: Node) -> tuple[Dim, ...] | None:
+    """A permute that leaves the last axis where it is reorders rows."""
+    order, strides = op_of(node, Permute).order, contiguous_strides(node.output.shape)
+    last = len(order) - 1
+    return tuple(strides[order.index(axis)] for axis in range(last + 1)) if order[-1] == last else None
 
 
-def emit_permute(group: Group, context: EmitContext) -> KernelSpec:
-    node, op = only_node(group, Permute)
-    layout = context.views.layout(node.inputs[0])
-    shape = node.output.shape
-    source = (layout.offset, [layout.strides[axis] for axis in op.order])
-    return _spec(group, context, [_box(context, shape, src=source, dst=(0, contiguous_strides(shape)))])
+def _sliced(node: Node, source: Layout) -> tuple[Layout, ...]:
+    op = op_of(node, DynamicSlice)
+    offset = sum((start * stride for start, stride in zip(op.starts, source.strides, strict=True)), source.offset)
+    strides = tuple(product(pair) for pair in zip(op.steps, source.strides, strict=True))
+    return (replace(source, offset=settle(offset), strides=strides),)
 
 
-def emit_expand(group: Group, context: EmitContext) -> KernelSpec:
-    node, _ = only_node(group, Expand)
-    shape, have = node.output.shape, node.inputs[0].shape
-    layout, whole = context.views.layout(node.inputs[0]), contiguous_strides(shape)
-    box = _box(context, shape, src=(layout.offset, whole), dst=(0, whole))
-    strides = context.printer.broadcast_strides(have, shape, strides=layout.strides)
-    return _spec(group, context, [replace(box, src_strides=strides)])
+def _split(node: Node, source: Layout) -> tuple[Layout, ...]:
+    op = op_of(node, Split)
+    step = source.strides[op.axis]
+    return tuple(replace(source, offset=settle(source.offset + start * step)) for start in _starts(op.sizes))
 
 
-def emit_slice(group: Group, context: EmitContext) -> KernelSpec:
-    node, op = only_node(group, DynamicSlice)
-    layout, shape = context.views.layout(node.inputs[0]), node.output.shape
-    offset = sum((start * s for start, s in zip(op.starts, layout.strides, strict=True)), start=layout.offset)
-    stepped = [product(pair) for pair in zip(op.steps, layout.strides, strict=True)]
-    box = _box(context, shape, src=(settle(offset), stepped), dst=(0, contiguous_strides(shape)))
-    return _spec(group, context, [box])
+def _expanded(node: Node, source: Layout) -> tuple[Layout, ...]:
+    """Repeated dims have stride 0; where only run time tells whether a dim is repeated, there is no layout."""
+    shape, target = node.inputs[0].shape, node.output.shape
+    own = target[len(target) - len(shape) :]
+    if any(dim not in (1, extent) for dim, extent in zip(shape, own, strict=True)):
+        return ()
+    strides = (s if dim == extent else 0 for dim, extent, s in zip(shape, own, source.strides, strict=True))
+    return (replace(source, strides=(*(0 for _ in range(len(target) - len(shape))), *strides)),)
 
 
-def _pieces(sizes: Sequence[Dim]) -> list[Dim]:
+def _starts(sizes: Sequence[Dim]) -> list[Dim]:
     """Where each piece begins."""
     starts: list[Dim] = [0]
     for size in sizes[:-1]:
@@ -105,40 +74,58 @@ def _pieces(sizes: Sequence[Dim]) -> list[Dim]:
     return starts
 
 
-def emit_split(group: Group, context: EmitContext) -> KernelSpec:
-    node, op = only_node(group, Split)
-    layout = context.views.layout(node.inputs[0])
-    boxes = []
-    for index, (start, output) in enumerate(zip(_pieces(op.sizes), node.outputs, strict=True)):
-        if output in group.outputs:
-            src = (settle(layout.offset + start * layout.strides[op.axis]), layout.strides)
-            dst = (0, contiguous_strides(output.shape))
-            boxes.append(_box(context, output.shape, src=src, dst=dst, names=("in0", f"out{index}")))
-    written = [index for index, output in enumerate(node.outputs) if output in group.outputs]
+def _copies(layouts: Callable[[Node, Layout], tuple[Layout, ...]]) -> Callable[[Group, EmitContext], KernelSpec]:
+    """The emitter that copies each output that is wanted from where it lies in the input's memory."""
+
+    def emit(group: Group, context: EmitContext) -> KernelSpec:
+        (node,) = group.nodes
+        type_ = bits(node.inputs[0].dtype)
+        params, arguments, boxes = [Param("in0", type_)], [context.read(node.inputs[0])], []
+        found = layouts(node, context.views.layout(node.inputs[0]))
+        for index, (source, output) in enumerate(zip(found, node.outputs, strict=True)):
+            if output in group.outputs:
+                names, target = ("in0", f"out{index}"), contiguous(output.shape)
+                boxes.append(box(context, output.shape, source=source, target=target, names=names))
+                params.append(Param(names[1], type_, written=True))
+                arguments.append(context.write(output))
+        return KernelSpec(COPY, group.name, CopyContext(tuple(params), type_, tuple(boxes)), tuple(arguments))
+
+    return emit
+
+
+def _copy(group: Group, context: EmitContext, boxes: Sequence[Box], reads: int = 1) -> KernelSpec:
+    node = group.nodes[0]
     type_ = bits(node.inputs[0].dtype)
-    params = (Param("in0", type_), *(Param(f"out{index}", type_, written=True) for index in written))
-    arguments = (context.read(node.inputs[0]), *(context.write(node.outputs[index]) for index in written))
-    return KernelSpec("cpu/copy.cpp.j2", group.name, CopyContext(params, type_, tuple(boxes)), arguments)
+    params = (*(Param(f"in{i}", type_) for i in range(reads)), Param("out0", type_, written=True))
+    arguments = (*map(context.read, node.inputs[:reads]), context.write(node.output))
+    return KernelSpec(COPY, group.name, CopyContext(params, type_, tuple(boxes)), arguments)
+
+
+def emit_expand(group: Group, context: EmitContext) -> KernelSpec:
+    node, _ = only_node(group, Expand)
+    shape, have = node.output.shape, node.inputs[0].shape
+    layout, whole = context.views.layout(node.inputs[0]), contiguous(shape)
+    copied = box(context, shape, source=replace(whole, offset=layout.offset), target=whole)
+    strides = context.printer.broadcast_strides(have, shape, strides=layout.strides)
+    return _copy(group, context, [replace(copied, src_strides=strides)])
 
 
 def emit_concatenate(group: Group, context: EmitContext) -> KernelSpec:
     node, op = only_node(group, Concatenate)
-    axis = op.axis
     strides = contiguous_strides(node.output.shape)
     boxes = []
-    for index, (start, value) in enumerate(
-        zip(_pieces([value.shape[axis] for value in node.inputs]), node.inputs, strict=True)
-    ):
-        layout = context.views.layout(value)
-        src, dst = (layout.offset, layout.strides), (settle(start * strides[axis]), strides)
-        boxes.append(_box(context, value.shape, src=src, dst=dst, names=(f"in{index}", "out0")))
-    spec = _spec(group, context, boxes, reads=len(node.inputs))
+    starts = _starts([value.shape[op.axis] for value in node.inputs])
+    for index, (start, value) in enumerate(zip(starts, node.inputs, strict=True)):
+        target = Layout(settle(start * strides[op.axis]), strides)
+        names = (f"in{index}", "out0")
+        boxes.append(box(context, value.shape, source=context.views.layout(value), target=target, names=names))
+    spec = _copy(group, context, boxes, reads=len(node.inputs))
     return replace(spec, context=replace(spec.context, streamed=_streamed(node, context)))
 
 
 def _streamed(node: Node, context: EmitContext) -> str:
     """When no attention reads the past from here, in C++."""
-    cache = context.joined.get(node.output)
+    cache = context.appended.get(node.output)
     if cache is None:
         return "false"
     return " && ".join(f"is_thin({', '.join(context.printer.all(sizes))})" for sizes in dict.fromkeys(cache.sizes))
@@ -157,33 +144,30 @@ class PadContext:
 def emit_pad(group: Group, context: EmitContext) -> KernelSpec:
     node, op = only_node(group, Pad)
     x = node.inputs[0]
-    if op.mode != "constant":
-        type_ = bits(x.dtype)
-        params = (Param("in0", type_), Param("out0", type_, written=True))
-        printer = context.printer
-        body = PadContext(
-            params, type_, op.mode, printer.all(x.shape), printer.all(op.before), printer.all(node.output.shape)
-        )
-        arguments = (context.read(x), context.write(node.output))
-        return KernelSpec("cpu/pad.cpp.j2", group.name, body, arguments)
-    return _constant_pad(group, context, op)
+    if op.mode == "constant":
+        return _constant_pad(group, context, op)
+    type_, printer = bits(x.dtype), context.printer
+    params = (Param("in0", type_), Param("out0", type_, written=True))
+    extents = printer.all(x.shape), printer.all(op.before), printer.all(node.output.shape)
+    arguments = (context.read(x), context.write(node.output))
+    return KernelSpec(_PAD, group.name, PadContext(params, type_, op.mode, *extents), arguments)
 
 
 def _constant_pad(group: Group, context: EmitContext, op: Pad) -> KernelSpec:
     """A fill, then the part of the input that stays, copied to its place."""
     node = group.nodes[0]
     x, shape = node.inputs[0], node.output.shape
-    src_strides, dst_strides = contiguous_strides(x.shape), contiguous_strides(shape)
+    source, target = contiguous(x.shape), contiguous(shape)
     extents, src_offset, dst_offset = [], 0, 0
     for axis, before in enumerate(op.before):
         crop, shift = (
             (maximum(-before, 0), maximum(before, 0)) if not is_static(before) else (max(-before, 0), max(before, 0))
         )
         extents.append(maximum(minimum(x.shape[axis] - crop, shape[axis] - shift), 0))
-        src_offset = settle(src_offset + crop * src_strides[axis])
-        dst_offset = settle(dst_offset + shift * dst_strides[axis])
-    box = _box(context, extents, src=(src_offset, src_strides), dst=(dst_offset, dst_strides))
-    spec = _spec(group, context, [box])
+        src_offset = settle(src_offset + crop * source.strides[axis])
+        dst_offset = settle(dst_offset + shift * target.strides[axis])
+    source, target = replace(source, offset=src_offset), replace(target, offset=dst_offset)
+    spec = _copy(group, context, [box(context, extents, source=source, target=target)])
     count = context.printer(product(shape))
     if len(node.inputs) == 1:
         return replace(spec, context=replace(spec.context, fill="zero", fill_count=count))
@@ -191,3 +175,42 @@ def _constant_pad(group: Group, context: EmitContext, op: Pad) -> KernelSpec:
     filled = replace(spec.context, params=params, fill="value", fill_count=count)
     arguments: tuple[Argument, ...] = (*spec.arguments, context.read(node.inputs[1]))
     return replace(spec, context=filled, arguments=arguments)
+
+
+@dataclass(frozen=True)
+class TriluContext:
+    params: tuple[Param, ...]
+    type: str
+    batch: str
+    rows: str
+    columns: str
+    k: int
+    upper: str
+
+
+def emit_trilu(group: Group, context: EmitContext) -> KernelSpec:
+    node, op = only_node(group, Trilu)
+    shape, printer, type_ = node.output.shape, context.printer, bits(node.output.dtype)
+    params = (Param("in0", type_), Param("out0", type_, written=True))
+    body = TriluContext(
+        params,
+        type_,
+        printer(product(shape[:-2])),
+        printer(shape[-2]),
+        printer(shape[-1]),
+        op.k,
+        "true" if op.upper else "false",
+    )
+    return KernelSpec(_TRILU, group.name, body, (context.read(node.inputs[0]), context.write(node.output)))
+
+
+KERNELS = (
+    CpuKernel(Concatenate, emit_concatenate, (COPY,), reads=_reads_lines),
+    CpuKernel(DynamicSlice, _copies(_sliced), (COPY,), reads=_reads_lines, layouts=_sliced),
+    CpuKernel(Expand, emit_expand, (COPY,), reads=_reads_lines, layouts=_expanded),
+    CpuKernel(Pad, emit_pad, (COPY, _PAD)),
+    CpuKernel(Permute, _copies(_permuted), (COPY,), reads=_reads_lines, layouts=_permuted, row_strides=_row_strides),
+    CpuKernel(Reshape, None, layouts=_reshaped),
+    CpuKernel(Split, _copies(_split), (COPY,), reads=_reads_lines, layouts=_split),
+    CpuKernel(Trilu, emit_trilu, (_TRILU,)),
+)

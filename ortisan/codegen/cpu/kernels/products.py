@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ortisan.codegen.cpu.fuse import Group, rows_and_columns
-from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param
+from ortisan.codegen.cpu.group import Group, rows_and_columns
+from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param, Template
 from ortisan.codegen.cpu.loops.chain import Chain
 from ortisan.codegen.cpu.loops.epilogue import build_epilogue
 from ortisan.codegen.cpu.packing import packed_elements
+from ortisan.codegen.cpu.row import CpuKernel
 from ortisan.codegen.cpu.tune.blocking import CutTable
 from ortisan.registry.builder import is_constant
 from ortisan.registry.dims import Dim, product
-from ortisan.registry.graph import Node
-from ortisan.registry.ops import Bmm, Gemm
+from ortisan.registry.graph import Node, Value
+from ortisan.registry.ops import Bmm, Elementwise, Gemm
+
+_GEMM = Template("gemm", ("gemm.h", "loops.h", "scalar.h"))
+_BMM = Template("bmm", ("gemm.h", "loops.h", "scalar.h"))
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,7 @@ def emit_gemm(group: Group, context: EmitContext) -> KernelSpec:
     rows, depth = rows_and_columns(x.shape)
     cuts = context.cuts(x.dtype, depth, [_anchor(member).output.shape[-1] for member in members], rows)
     body = GemmContext(tuple(params), cpp, printer(rows), printer(depth), cuts, tuple(products))
-    return KernelSpec("cpu/gemm.cpp.j2", group.name, body, tuple(arguments))
+    return KernelSpec(_GEMM, group.name, body, tuple(arguments))
 
 
 def _product(group: Group, context: EmitContext) -> tuple[ProductContext, list[Argument]]:
@@ -83,9 +87,18 @@ def _product(group: Group, context: EmitContext) -> tuple[ProductContext, list[A
     layout = anchor.op.layout if isinstance(anchor.op, Gemm) else "rrr"
     w = anchor.inputs[1]
     packed = context.weight(w, "panels_rcr" if layout == "rcr" else "panels_rrr")
-    epilogue, params, arguments = build_epilogue(group, anchor, context)
+    epilogue, params, arguments = _epilogue(group, anchor, context)
     columns = context.printer(anchor.output.shape[-1])
     return ProductContext((Param("b", w.dtype.cpp), *params), columns, epilogue), [packed, *arguments]
+
+
+def _epilogue(group: Group, anchor: Node, context: EmitContext) -> tuple[Chain, list[Param], list[Argument]]:
+    """The bias, then what is fused to the product."""
+    nodes, total = list(group.chain), anchor.output
+    if isinstance(anchor.op, Gemm) and anchor.op.bias:
+        total = Value("sum", anchor.output.type)
+        nodes.insert(0, Node(Elementwise("ADD"), (total, anchor.inputs[2]), anchor.outputs, anchor.origin))
+    return build_epilogue(total, nodes, group.outputs, context)
 
 
 def emit_bmm(group: Group, context: EmitContext) -> KernelSpec:
@@ -93,7 +106,7 @@ def emit_bmm(group: Group, context: EmitContext) -> KernelSpec:
     a, b = anchor.inputs[:2]
     op = anchor.op
     layout = op.layout if isinstance(op, (Gemm, Bmm)) else "rrr"
-    epilogue, params, arguments = build_epilogue(group, anchor, context)
+    epilogue, params, arguments = _epilogue(group, anchor, context)
     printer, dtype = context.printer, a.dtype
     columns, depth = anchor.output.shape[-1], a.shape[-1]
     batch, rows = _batch_and_rows(anchor)
@@ -115,7 +128,7 @@ def emit_bmm(group: Group, context: EmitContext) -> KernelSpec:
     )
     workspace = product((dtype.size, packed, *b_batch))
     given = (context.read(a), context.read(b), Argument("workspace"), *arguments)
-    return KernelSpec("cpu/bmm.cpp.j2", group.name, body, given, workspace)
+    return KernelSpec(_BMM, group.name, body, given, workspace)
 
 
 def _batch_and_rows(anchor: Node) -> tuple[tuple[Dim, ...], Dim]:
@@ -124,3 +137,13 @@ def _batch_and_rows(anchor: Node) -> tuple[tuple[Dim, ...], Dim]:
     if len(anchor.inputs[1].shape) == 2:
         return (), product(shape[:-1])
     return shape[:-2], shape[-2]
+
+
+def _has_packed_weights(node: Node) -> bool:
+    return is_constant(node.inputs[1])
+
+
+KERNELS = (
+    CpuKernel(Bmm, emit_bmm, (_BMM,), epilogue=True, in_place=2),
+    CpuKernel(Gemm, emit_gemm, (_GEMM, _BMM), epilogue=True, joins=_has_packed_weights, in_place=2),
+)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ortisan.codegen.cpu.fuse import Group
-from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, only_node
+from ortisan.codegen.cpu.group import Group
+from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, Template, only_node
+from ortisan.codegen.cpu.row import CpuKernel, rows_of
 from ortisan.registry.graph import Value
 from ortisan.registry.ops import Rotary
+
+_ROTARY = Template("rotary", ("rotary.h",))
 
 
 @dataclass(frozen=True)
@@ -47,4 +50,7 @@ def emit_rotary(group: Group, context: EmitContext) -> KernelSpec:
         "true" if op.interleaved else "false",
     )
     arguments = (*map(context.read, node.inputs), context.write(node.output))
-    return KernelSpec("cpu/rotary.cpp.j2", group.name, body, arguments)
+    return KernelSpec(_ROTARY, group.name, body, arguments)
+
+
+KERNELS = (CpuKernel(Rotary, emit_rotary, (_ROTARY,), reads=rows_of),)

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ortisan.codegen.cpu.costs import has_common_version
-from ortisan.codegen.cpu.kernel import Argument, EmitContext, Param, literal
+from ortisan.codegen.cpu.kernel import Argument, EmitContext, Param, ScalarCall, literal
 from ortisan.registry.builder import is_constant
 from ortisan.registry.graph import Node, Value
-from ortisan.registry.ops import Cast, Elementwise
 
 
 @dataclass(frozen=True)
 class Step:
     """`type result = fn::function(operands)`, or a cast to the storage type `to`.
 
-    With `common`, fn::common has a faster version, for arguments that fn::common::leaves_function does not reject.
+    With `fast_path`, fn::common has a faster version, for arguments that fn::common::leaves_function does not reject.
     """
 
     type: str
@@ -24,7 +22,8 @@ class Step:
     function: str
     operands: tuple[str, ...]
     to: str = ""
-    common: bool = False
+    fast_path: bool = False
+    expensive: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,10 +90,10 @@ def build_chain(
         return steps[-1].result
 
     for node in nodes:
-        operands = tuple(map(stored if _jumps(node) else operand, node.inputs))
-        result = f"v{len(steps)}"
-        steps.append(_step(node, result, operands))
-        names[node.output] = result
+        call = context.scalar_call(node)
+        operands = tuple(map(stored if call.discontinuous else operand, node.inputs))
+        steps.append(_step(call, node.output.dtype.compute_cpp, f"v{len(steps)}", operands))
+        names[node.output] = steps[-1].result
     stores = []
     for index, value in enumerate(outputs):
         params.append(Param(f"out{index}", value.dtype.cpp, written=True))
@@ -103,17 +102,5 @@ def build_chain(
     return Chain(tuple(loads.values()), tuple(steps), tuple(stores)), params, arguments
 
 
-def _jumps(node: Node) -> bool:
-    """Whether a step needs its operands as they are stored: integers and booleans jump too."""
-    return not node.output.dtype.is_float or (isinstance(node.op, Elementwise) and node.op.row.jumps)
-
-
-def _step(node: Node, result: str, operands: tuple[str, ...]) -> Step:
-    dtype = node.output.dtype
-    common = has_common_version(node)
-    if isinstance(node.op, Cast):
-        return Step(dtype.compute_cpp, result, "cast", operands, to=dtype.cpp, common=common)
-    if not isinstance(node.op, Elementwise):
-        raise TypeError(f"{node.op.name} is not elementwise")
-    params = tuple(literal(number, node.inputs[0].dtype) for number in node.op.params)
-    return Step(dtype.compute_cpp, result, node.op.row.cpp, (*operands, *params), common=common)
+def _step(call: ScalarCall, type_: str, result: str, operands: tuple[str, ...]) -> Step:
+    return Step(type_, result, call.function, (*operands, *call.params), call.to, call.fast_path, call.expensive)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ortisan.codegen.cpu.costs import EXPENSIVE
 from ortisan.codegen.cpu.loops.chain import Chain, Load, Step, Store
 
 
@@ -39,14 +38,14 @@ class Segment:
     stores: tuple[Store, ...]
 
     @property
-    def common(self) -> bool:
-        """Whether the loop is tried with versions for common arguments first; its inputs must outlive it then."""
-        return any(step.common for step in self.steps)
+    def fast_path(self) -> bool:
+        """Whether the loop is tried with the functions' fast paths first; its inputs must outlive it then."""
+        return any(step.fast_path for step in self.steps)
 
     @property
     def interleaved(self) -> bool:
         """Whether vectors run interleaved: where there is something to wait for, and no value has over 32 bits."""
-        return any(map(_is_expensive, self.steps)) and all(step.type in ("float", "bool") for step in self.steps)
+        return any(step.expensive for step in self.steps) and all(step.type in ("float", "bool") for step in self.steps)
 
 
 def cut(chain: Chain) -> tuple[tuple[Segment, ...], tuple[Strip, ...]]:
@@ -68,15 +67,11 @@ def cut(chain: Chain) -> tuple[tuple[Segment, ...], tuple[Strip, ...]]:
     return tuple(segments), strips
 
 
-def _is_expensive(step: Step) -> bool:
-    return step.function in EXPENSIVE
-
-
 def _groups(steps: Sequence[Step]) -> list[list[Step]]:
     """Every group has one expensive step at most; any number of cheap ones stay with the step before them."""
     groups: list[list[Step]] = [[]]
     for step in steps:
-        if _is_expensive(step) and any(map(_is_expensive, groups[-1])):
+        if step.expensive and any(before.expensive for before in groups[-1]):
             groups.append([])
         groups[-1].append(step)
     return groups
@@ -90,7 +85,7 @@ def _place(
     busy_until: list[int] = []
     crossing: dict[str, Crossing] = {}
     for index, group in enumerate(groups):
-        runs_twice = any(step.common for step in group)
+        runs_twice = any(step.fast_path for step in group)
         for step in group:
             until = final.get(step.result, index)
             if until == index:

@@ -10,7 +10,7 @@ import onnxruntime as ort
 import pytest
 
 import ortisan
-from ortisan.codegen.cpu.joined import joined_caches
+from ortisan.codegen.cpu.kernels.cache import appended_caches
 from tests.models.text import random_feeds, run_ort, text_model
 
 PAST = "float[B,4,P,16] pk, float[B,4,P,16] pv"
@@ -24,9 +24,9 @@ def model(body: str, signature: str = SIGNATURE, outputs: str = OUT) -> onnx.Mod
     return text_model(f"{signature} => ({outputs})", body, opset=23, ir_version=10)
 
 
-def joined(given: onnx.ModelProto) -> int:
+def appended(given: onnx.ModelProto) -> int:
     plan = ortisan.compile(given, whole_graph=True).plans[0]
-    return len(joined_caches(plan.graph, plan.views))
+    return len(appended_caches(plan.graph, plan.views))
 
 
 CACHES = {
@@ -57,15 +57,15 @@ CACHES = {
 
 
 @pytest.mark.parametrize(("given", "count"), CACHES.values(), ids=CACHES)
-def test_joined_caches(given: onnx.ModelProto, count: int) -> None:
-    assert joined(given) == count
+def test_appended_caches(given: onnx.ModelProto, count: int) -> None:
+    assert appended(given) == count
 
 
 @pytest.mark.build
 def test_results(tmp_path: Path) -> None:
     """Few queries and many, no past and one that is copied around the caches, any number of threads."""
     for index, (given, _) in enumerate(CACHES.values()):
-        ortisan.build(given, tmp_path / f"{index}", name=f"joined_{index}", keep="all", verify=False)
+        ortisan.build(given, tmp_path / f"{index}", name=f"appended_{index}", keep="all", verify=False)
     for queries, past in [(1, 0), (1, 1), (1, 65), (2, 1500), (4, 513), (5, 513), (40, 1100)]:
         for index, (given, _) in enumerate(CACHES.values()):
             feeds = random_feeds(given, B=2, S=queries, P=past)
