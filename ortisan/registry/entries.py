@@ -13,6 +13,10 @@ from ortisan.registry.refusal import Refused
 NEWEST = 26
 """The newest opset the entries were read against; an op redefined later is refused until someone reads it."""
 
+CONTRIB_DOMAIN = "com.microsoft"
+PRIVATE_DOMAIN = "ortisan"
+"""What the converter's patterns write."""
+
 Result = Value | Sequence[Value]
 _T = TypeVar("_T")
 

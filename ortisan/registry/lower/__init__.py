@@ -1,37 +1,31 @@
-"""ONNX -> op graph, one module per family of ONNX ops. Importing the package registers all entries."""
+"""ONNX -> op graph, by the families of registry/ops. Importing the package registers all entries."""
 
 from __future__ import annotations
 
 from ortisan.registry.lower import (
     attention,
-    block_quantized,
     cache,
-    contrib_attention,
-    conv,
     elementwise,
-    grouped_query,
-    index,
-    matmul,
-    norm,
-    private,
+    gather,
+    generate,
+    images,
+    move,
+    products,
     reduce,
     rotary,
-    shape,
+    rows,
 )
 
 __all__ = [
     "attention",
-    "block_quantized",
     "cache",
-    "contrib_attention",
-    "conv",
     "elementwise",
-    "grouped_query",
-    "index",
-    "matmul",
-    "norm",
-    "private",
+    "gather",
+    "generate",
+    "images",
+    "move",
+    "products",
     "reduce",
     "rotary",
-    "shape",
+    "rows",
 ]
