@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import ortisan
-from ortisan.codegen.ait.adapter import Adapter, AitSettings, prepare
+from ortisan.codegen.ait.adapter import Adapter, AitSettings
+from ortisan.codegen.ait.prepare import prepare
 from ortisan.codegen.ait.worker.tiles import choose_tile, problem_size
 from ortisan.pipeline.compilation import Target
 from ortisan.registry.builder import Builder
