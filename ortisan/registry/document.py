@@ -32,7 +32,7 @@ def _ops(kernels: Collection[type[Op]]) -> list[str]:
     lines = [
         "## The op graph",
         "",
-        "On CPUs a view needs no kernel, because its result is its operand's memory. `none` stays in ONNX Runtime there.",
+        "On CPUs a view needs no kernel: its result is its operand's memory. `none` stays in ONNX Runtime there.",
         "",
         "| op | meaning | CPU | AITemplate |",
         "|---|---|---|---|",

@@ -9,7 +9,7 @@ import numpy as np
 
 from ortisan.registry.builder import is_constant
 from ortisan.registry.dtypes import DType
-from ortisan.registry.entries import CONTRIB_DOMAIN, PRIVATE_DOMAIN, Site, lowers
+from ortisan.registry.entries import CONTRIB_DOMAIN, Site, lowers
 from ortisan.registry.graph import Value
 from ortisan.registry.refusal import Refused
 from ortisan.registry.scalars import SCALARS, Scalar
@@ -164,7 +164,6 @@ def dropout(site: Site) -> Value:
     return site.need(0)
 
 
-@lowers("Gelu", attributes=["approximate"], domain=PRIVATE_DOMAIN)
 @lowers("Gelu", since=20, attributes=["approximate"])
 def gelu(site: Site) -> Value:
     approximate = site.attribute("approximate", "none")

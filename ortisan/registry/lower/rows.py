@@ -8,7 +8,7 @@ from ortisan.registry.axes import normalize_axis
 from ortisan.registry.builder import Builder
 from ortisan.registry.dims import product
 from ortisan.registry.dtypes import DType
-from ortisan.registry.entries import CONTRIB_DOMAIN, PRIVATE_DOMAIN, Result, Site, lowers
+from ortisan.registry.entries import CONTRIB_DOMAIN, Result, Site, lowers
 from ortisan.registry.graph import Value
 from ortisan.registry.ops import Arange, ArgReduce, Expand, LayerNorm, Reduce, RmsNorm, Softmax
 from ortisan.registry.refusal import Refused
@@ -50,7 +50,6 @@ def hardmax(site: Site) -> Value:
 
 
 # stash_type 1 asks for statistics in float32, which is what every target does at least.
-@lowers("LayerNormalization", attributes=["axis", "epsilon"], domain=PRIVATE_DOMAIN)
 @lowers("LayerNormalization", since=1, attributes=["axis", "epsilon", "stash_type"])
 def layer_norm(site: Site) -> Result:
     x, gamma, beta = site.need(0), site.need(1), site.optional(2)
@@ -69,7 +68,6 @@ def _as_row(b: Builder, value: Value, x: Value, axis: int) -> Value:
     return b.add(Expand(shape), value)
 
 
-@lowers("RMSNormalization", attributes=["axis", "epsilon"], domain=PRIVATE_DOMAIN)
 @lowers("RMSNormalization", since=23, attributes=["axis", "epsilon", "stash_type"])
 @lowers("SimplifiedLayerNormalization", attributes=["axis", "epsilon", "stash_type"])
 def rms_norm(site: Site) -> Value:
