@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -181,3 +182,9 @@ def test_elementwise_ops_of_other_functions_are_left() -> None:
     changed = fold_affine(channels_last(graph))
     assert any(isinstance(node.op, Elementwise) for node in changed.nodes)
     same(graph, changed)
+
+
+def test_the_documentation_lists_every_pass() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "debugging.md").read_text(encoding="utf-8")
+    missing = [name for name, meaning in PASSES.items() if f"| `{name}` | {meaning} |" not in text]
+    assert not missing
