@@ -83,7 +83,7 @@ class Adapter:
     def _prepare(self, graph: Graph) -> Prepared:
         """Prepares a graph once, as long as it or a copy with the same bounds is alive: the result holds weights."""
         for known, prepared in self._prepared.items():
-            if known.nodes is graph.nodes and known.bounds == graph.bounds:
+            if _is_copy(known, graph):
                 return self._prepared.setdefault(graph, prepared)
         return self._prepared.setdefault(graph, prepare(graph, half=self.settings.half))
 
@@ -103,6 +103,11 @@ class Adapter:
             results = run_worker(self.install, self.settings, tasks, Path(folder))
             for index, (key, result) in enumerate(zip(missing, results, strict=True)):
                 self._made[key] = _Made.read(result, Path(folder, f"src-{index}"))
+
+
+def _is_copy(a: Graph, b: Graph) -> bool:
+    same = a.nodes is b.nodes and a.inputs is b.inputs and a.outputs is b.outputs
+    return same and a.guards == b.guards and a.bounds == b.bounds
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,14 +24,7 @@ from ortisan.codegen.ait.rules import Reason, floats, static
 from ortisan.registry.dims import Dim, is_static, product, settle
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Node, Op, Value
-from ortisan.registry.ops import (
-    Attention,
-    Bmm,
-    DynamicSlice,
-    Expand,
-    Pad,
-    Softmax,
-)
+from ortisan.registry.ops import Attention, Bmm, DynamicSlice, Expand, Pad, Softmax
 from ortisan.registry.ops.attention import Causality
 from ortisan.registry.refusal import Refused
 

@@ -8,10 +8,7 @@ from ortisan.codegen.ait.ait_op import AitOp
 from ortisan.codegen.ait.composer import Composer
 from ortisan.registry.dims import settle
 from ortisan.registry.graph import Op, Value
-from ortisan.registry.ops import (
-    CacheWrite,
-    Concatenate,
-)
+from ortisan.registry.ops import CacheWrite, Concatenate
 from ortisan.registry.refusal import Refused
 
 

@@ -13,12 +13,7 @@ from ortisan.codegen.ait.scalars import COMPARISONS, COMPOSITIONS, EXTRA_ARGUMEN
 from ortisan.registry.dims import is_static, product
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Node, Op, Value
-from ortisan.registry.ops import (
-    Cast,
-    Elementwise,
-    Expand,
-    Gemm,
-)
+from ortisan.registry.ops import Cast, Elementwise, Expand, Gemm
 
 
 def _elementwise_rule(node: Node, bounds: Bounds) -> Reason:

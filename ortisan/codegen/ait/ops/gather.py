@@ -15,11 +15,7 @@ from ortisan.codegen.ait.rules import Reason
 from ortisan.registry.dims import Dim, is_static, settle
 from ortisan.registry.dtypes import Array, DType
 from ortisan.registry.graph import Node, Op, Value
-from ortisan.registry.ops import (
-    DynamicSlice,
-    Gather,
-    IndexSelect,
-)
+from ortisan.registry.ops import DynamicSlice, Gather, IndexSelect
 from ortisan.registry.refusal import Refused
 
 

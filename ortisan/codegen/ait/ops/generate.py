@@ -14,9 +14,7 @@ from ortisan.codegen.ait.rules import Reason
 from ortisan.registry.dims import is_static
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Node, Op, Value
-from ortisan.registry.ops import (
-    Full,
-)
+from ortisan.registry.ops import Full
 from ortisan.registry.refusal import Refused
 
 _MAX_CONSTANT = 2**20

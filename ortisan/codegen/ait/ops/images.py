@@ -13,11 +13,7 @@ from ortisan.codegen.ait.dims import Bounds, range_of
 from ortisan.codegen.ait.rules import Reason, floats, static
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Node, Op, Value
-from ortisan.registry.ops import (
-    Conv2d,
-    Pad,
-    Pool2d,
-)
+from ortisan.registry.ops import Conv2d, Pad, Pool2d
 from ortisan.registry.refusal import Refused
 
 _ENOUGH = {DType.FLOAT32: 4, DType.FLOAT16: 8, DType.BFLOAT16: 8}

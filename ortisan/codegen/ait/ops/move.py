@@ -13,16 +13,7 @@ from ortisan.codegen.ait.rules import FLOATS, Reason, floats, static, takes_all,
 from ortisan.registry.dims import Dim, is_static, settle
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Node, Op, Value
-from ortisan.registry.ops import (
-    Concatenate,
-    DynamicSlice,
-    Expand,
-    Full,
-    Pad,
-    Permute,
-    Reshape,
-    Split,
-)
+from ortisan.registry.ops import Concatenate, DynamicSlice, Expand, Full, Pad, Permute, Reshape, Split
 from ortisan.registry.refusal import Refused
 
 _MAX_PAD_RANK = 4

@@ -11,11 +11,7 @@ from ortisan.codegen.ait.dims import Bounds
 from ortisan.codegen.ait.rules import Reason, floats, static
 from ortisan.registry.dims import Dim, product
 from ortisan.registry.graph import Node, Op, Value
-from ortisan.registry.ops import (
-    Bmm,
-    Gemm,
-    Reshape,
-)
+from ortisan.registry.ops import Bmm, Gemm, Reshape
 from ortisan.registry.refusal import Refused
 
 

@@ -12,9 +12,7 @@ from ortisan.codegen.ait.rules import Reason, floats, static
 from ortisan.registry.dims import product
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Node, Op, Value
-from ortisan.registry.ops import (
-    Reduce,
-)
+from ortisan.registry.ops import Reduce
 from ortisan.registry.refusal import Refused
 
 

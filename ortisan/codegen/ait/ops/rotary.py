@@ -7,11 +7,7 @@ from collections.abc import Sequence
 from ortisan.codegen.ait.ait_op import AitOp
 from ortisan.codegen.ait.composer import Composer
 from ortisan.registry.graph import Op, Value
-from ortisan.registry.ops import (
-    Concatenate,
-    Rotary,
-    Split,
-)
+from ortisan.registry.ops import Concatenate, Rotary, Split
 
 
 def _compose_rotary(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:

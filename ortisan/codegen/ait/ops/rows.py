@@ -14,12 +14,7 @@ from ortisan.codegen.ait.rules import Reason, floats, static
 from ortisan.registry.dims import product
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Node, Op, Value
-from ortisan.registry.ops import (
-    Cast,
-    LayerNorm,
-    RmsNorm,
-    Softmax,
-)
+from ortisan.registry.ops import Cast, LayerNorm, RmsNorm, Softmax
 
 
 def _softmax_rule(node: Node, bounds: Bounds) -> Reason:
