@@ -60,7 +60,7 @@ bench-gpu: gpu
 	$(GPU)/bin/python -m benchmarks.gpu $(ARGS)
 
 docs: $(VENV)/.core
-	$(BIN)/python -m ortisan.registry.document docs/ops.md
+	$(BIN)/python tools/list_ops.py docs/ops.md
 
 clean:
 	rm -rf $(VENV) $(GPU) build .mypy_cache .pytest_cache .ruff_cache

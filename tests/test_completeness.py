@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from ortisan.codegen.ait.calls import ROWS
-from ortisan.codegen.ait.compose import COMPOSITIONS
-from ortisan.codegen.ait.rules import RULES
+from ortisan.codegen.ait.ops import AIT_OPS
 from ortisan.codegen.cpu.kernels import KERNELS
 from ortisan.codegen.cpu.packing import panel_width
 from ortisan.codegen.render import TEMPLATES
-from ortisan.registry.document import op_classes, render_document
+from ortisan.registry.document import family, op_classes, render_document
 from ortisan.registry.dtypes import DType
+from ortisan.registry.entries import entries
 from ortisan.registry.graph import Op
 from ortisan.registry.ops import Conv2d, Pool2d
 from ortisan.registry.scalars import SCALARS
+from ortisan.registry.snippets import DOMAIN as SNIPPETS
 
 NOT_ON_CPUS = {Conv2d, Pool2d}
 ROOT = Path(__file__).parent.parent
@@ -41,8 +42,38 @@ def test_every_op_has_a_kernel_a_test_and_a_meaning(op: type[Op]) -> None:
 
 @pytest.mark.parametrize("op", [c for c in op_classes() if c.__name__ != "Move"], ids=lambda c: c.stem)
 def test_every_op_says_what_it_is_in_aitemplate(op: type[Op]) -> None:
-    assert (op.ait is not None) == (op in RULES or op in COMPOSITIONS)
-    assert op not in RULES or op in ROWS, "what AITemplate has needs a call"
+    assert (op.ait is not None) == (op in AIT_OPS)
+    if op in AIT_OPS:
+        row = AIT_OPS[op]
+        assert row.op is op
+        assert (row.rule is None) == (row.call is None), "what AITemplate has needs a rule and a call"
+        assert row.call or row.compose, "a row says what becomes of the op"
+
+
+MADE_BY_BUILDER = {"Cast": "cast", "Elementwise": "elementwise", "Permute": "permute", "Reshape": "reshape"}
+"""Ops that entries make by a method of the builder."""
+
+
+def test_families_have_one_name_everywhere() -> None:
+    assert _modules(ROOT / "ortisan" / "registry" / "lower") == FAMILIES
+    assert _modules(ROOT / "ortisan" / "codegen" / "ait" / "ops") == FAMILIES
+    for entry in entries():
+        if entry.domain != SNIPPETS:
+            assert family(entry.lower.__module__) in FAMILIES, f"{entry.op_type} is lowered outside of the families"
+
+
+@pytest.mark.parametrize("op", [c for c in op_classes() if c.__name__ != "Move"], ids=lambda c: c.stem)
+def test_an_op_is_lowered_to_and_given_to_aitemplate_in_its_own_family(op: type[Op]) -> None:
+    name = family(op.__module__)
+    if op in AIT_OPS:
+        assert AIT_OPS[op] in import_module(f"ortisan.codegen.ait.ops.{name}").OPS
+    lower = ROOT / "ortisan" / "registry" / "lower"
+    sources = [lower / f"{name}.py"] if (lower / f"{name}.py").exists() else (lower / name).glob("*.py")
+    calls = {
+        call.func for path in sources for call in ast.walk(ast.parse(path.read_text())) if isinstance(call, ast.Call)
+    }
+    called = {f.id if isinstance(f, ast.Name) else f.attr for f in calls if isinstance(f, (ast.Name, ast.Attribute))}
+    assert {op.__name__, MADE_BY_BUILDER.get(op.__name__)} & called, f"no entry of lower/{name} makes it"
 
 
 def test_cpu_kernels_have_the_families_of_the_ops() -> None:
@@ -72,7 +103,22 @@ def test_every_template_is_used_and_includes_headers_that_exist() -> None:
 
 
 def test_the_list_of_ops_is_current() -> None:
-    assert (ROOT / "docs" / "ops.md").read_text() == render_document(), "run `make docs`"
+    assert (ROOT / "docs" / "ops.md").read_text() == render_document(KERNELS), "run `make docs`"
+
+
+def test_the_list_of_ops_says_what_cpus_have_no_kernel_of() -> None:
+    rows = {line.split(" | ")[0].strip("| "): line for line in render_document(KERNELS).splitlines() if " | " in line}
+    for op in NOT_ON_CPUS:
+        assert " | none | " in rows[op.stem]
+    assert " | kernel | " in rows["gemm"]
+    assert " | view | " in rows["reshape"]
+    on_cpus = {
+        cells[1]: cells[-1].strip(" |")
+        for line in render_document(KERNELS).splitlines()
+        if len(cells := line.split(" | ")) == 5
+    }
+    assert {name for name, cpu in on_cpus.items() if cpu == "no"} == {"Conv", "MaxPool", "AveragePool"}
+    assert on_cpus["GlobalAveragePool"] == "yes"
 
 
 def test_panels_are_as_wide_in_python_as_in_cpp() -> None:

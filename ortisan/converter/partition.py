@@ -17,6 +17,7 @@ from ortisan.converter.read.selection import LEFT_OUT
 from ortisan.errors import UnsupportedError
 from ortisan.registry.graph import Graph
 from ortisan.registry.ops import Move
+from ortisan.registry.passes.rewrite import watch
 
 Objections: TypeAlias = "Callable[[Sequence[Graph]], Sequence[Mapping[str, str]]]"
 """What a target can't compile of each op graph: origin (name of the ONNX node) -> reason."""
@@ -80,7 +81,7 @@ def partition(
                 if not whole_graph and not keep_trivial and all(isinstance(n.op, Move) for n in lowered.nodes):
                     reasons.update(dict.fromkeys(group, "nothing to compute: the nodes around it stay in ONNX Runtime"))
                     continue
-                subgraphs.append(Subgraph(tuple(group), tensors, tuple(outputs), lowered))
+                subgraphs.append(Subgraph(tuple(group), tensors, tuple(outputs), watch("lower", lowered)))
             refused_nodes = {} if objections is None else _refused(subgraphs, objections)
         except RefusedNode as refused:
             reasons[refused.node] = refused.reason

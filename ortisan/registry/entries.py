@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ortisan.registry.builder import Builder
@@ -12,6 +12,10 @@ from ortisan.registry.refusal import Refused
 
 NEWEST = 26
 """The newest opset the entries were read against; an op redefined later is refused until someone reads it."""
+
+CONTRIB_DOMAIN = "com.microsoft"
+PRIVATE_DOMAIN = "ortisan"
+"""What the converter's patterns write: ONNX's op of that name in its newest definition, or an op with its own entry."""
 
 Result = Value | Sequence[Value]
 _T = TypeVar("_T")
@@ -85,13 +89,16 @@ def lower(domain: str, site: Site) -> tuple[Value, ...]:
     unknown = sorted(set(site.attributes) - entry.attributes)
     if unknown:
         raise Refused(f"attribute '{unknown[0]}' is not understood for {site.op_type}")
-    result = entry.lower(site)
+    result = entry.lower(replace(site, version=max(site.version, entry.low)))
     return (result,) if isinstance(result, Value) else tuple(result)
 
 
 def _find(domain: str, site: Site) -> Entry:
     _load()
     group = _ENTRIES.get((domain, site.op_type))
+    standard = _ENTRIES.get(("", site.op_type))
+    if not group and domain == PRIVATE_DOMAIN and standard:
+        return max(standard, key=lambda entry: entry.low)
     if not group:
         where = f" of domain '{domain}'" if domain else ""
         raise Refused(f"no lowering for op {site.op_type}{where}")

@@ -1,4 +1,4 @@
-"""Legality of an op graph, as a table of rules. Run after lowering and after every pass that rewrites the graph."""
+"""Legality of an op graph, as a table of rules. Checked after every pass, and before kernels are planned."""
 
 from __future__ import annotations
 
@@ -61,8 +61,9 @@ RULES: dict[str, Callable[[Graph], Iterator[str]]] = {
 }
 
 
-def verify_graph(graph: Graph) -> None:
-    """Raises `IllegalGraph` with the first broken rule."""
+def verify_graph(graph: Graph, after: str = "") -> None:
+    """Raises `IllegalGraph` with the first broken rule, and with the pass that broke it."""
+    where = f"{graph.name} after {after}" if after else graph.name
     for rule, check in RULES.items():
         for problem in check(graph):
-            raise IllegalGraph(f"{graph.name}: {problem} (rule: {rule})")
+            raise IllegalGraph(f"{where}: {problem} (rule: {rule})")

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ortisan.codegen.ait.adapter import AitSettings, Prepared, prepare, run_worker
+from ortisan.codegen.ait.adapter import AitSettings, run_worker
 from ortisan.codegen.ait.detect import find_aitemplate
+from ortisan.codegen.ait.prepare import Prepared, prepare
 from ortisan.registry.evaluate import bind_symbols, evaluate_graph
 from ortisan.registry.graph import Graph
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from ortisan.codegen.ait.barriers import set_barriers
-from ortisan.codegen.ait.compose import COMPOSITIONS
 from ortisan.codegen.ait.dialect import to_dialect
 from ortisan.codegen.ait.join_products import join_products
 from ortisan.registry.builder import Builder
@@ -18,7 +17,7 @@ from ortisan.registry.dtypes import DType
 from ortisan.registry.evaluate import evaluate_graph
 from ortisan.registry.graph import Graph, TensorType, Value
 from ortisan.registry.ops import Attention, Elementwise, Gemm, Reshape, Split
-from ortisan.registry.passes.narrow import to_half
+from ortisan.registry.passes.narrow import narrow
 from ortisan.registry.verify import verify_graph
 from tests.ait.every_op import GRAPHS, every_op
 from tests.ait.interpreted import difference
@@ -36,7 +35,7 @@ def same(graph: Graph, changed: Graph, inputs: Any, limit: float = 2e-6) -> None
 
 
 def composed(graph: Graph) -> Graph:
-    dialect = to_dialect(graph, COMPOSITIONS)
+    dialect = to_dialect(graph)
     assert not dialect.refused
     return set_barriers(join_products(dialect.graph))
 
@@ -96,7 +95,7 @@ def test_rows_that_see_no_key_keep_their_meaning(mask: Any, options: dict[str, A
 
 @pytest.mark.parametrize("case", test_attention.GROUPS, ids=str)
 def test_grouped_and_capped_attention(case: Any) -> None:
-    dialect = to_dialect(case.graph, COMPOSITIONS)
+    dialect = to_dialect(case.graph)
     if dialect.refused:
         (reason,) = dialect.refused.values()
         assert any(word in reason for word in ("causal", "float64", "number", "upper bound"))
@@ -136,7 +135,7 @@ def test_a_bias_joins_its_product_and_a_reshape_before_it_moves_behind() -> None
         return b.elementwise("ADD", b.constant(values(6, seed=3), "bias"), y)
 
     graph = _write(write)
-    dialect = to_dialect(graph, COMPOSITIONS).graph
+    dialect = to_dialect(graph).graph
     assert [node.op.name for node in dialect.nodes if not isinstance(node.op, Reshape)] == ["gemm_rcr_bias"]
     same(graph, dialect, [values(3, 8)])
 
@@ -157,7 +156,7 @@ def test_a_view_stands_between_a_shared_row_and_its_larger_readers() -> None:
 
 def test_half_precision_keeps_the_types_at_the_borders_and_angles_in_single() -> None:
     graph = _write(lambda b, x: b.elementwise("MUL", b.elementwise("COS", b.elementwise("MUL", x, x)), x))
-    half = to_half(graph)
+    half = narrow(graph)
     verify_graph(half)
     types = {node.op.name: node.output.dtype for node in half.nodes}
     assert types["elementwise.cos"] is DType.FLOAT32
@@ -168,7 +167,7 @@ def test_half_precision_keeps_the_types_at_the_borders_and_angles_in_single() ->
 
 def test_half_precision_hides_with_finite_numbers() -> None:
     graph = _write(lambda b, x: b.elementwise("MUL", x, b.number(-3e38, DType.FLOAT32)))
-    (got,) = evaluate_graph(to_half(graph), [np.ones((2, 8), np.float32)])
+    (got,) = evaluate_graph(narrow(graph), [np.ones((2, 8), np.float32)])
     assert (got == -65504).all()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ortisan.codegen.ait.adapter import prepare
+from ortisan.codegen.ait.prepare import prepare
 from ortisan.registry.evaluate import evaluate_graph
 from tests.ait.gpu_models import GpuModel, gpu_models
 from tests.ait.interpreted import Outcome, Run, difference, interpret_all

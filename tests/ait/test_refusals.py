@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import ortisan
-from ortisan.codegen.ait.adapter import Adapter, AitSettings, prepare
+from ortisan.codegen.ait.adapter import Adapter, AitSettings
+from ortisan.codegen.ait.prepare import prepare
 from ortisan.codegen.ait.worker.tiles import choose_tile, problem_size
 from ortisan.codegen.backend import parse_target
 from ortisan.registry.builder import Builder
@@ -32,7 +33,7 @@ from ortisan.registry.ops import (
 )
 from tests.ait.gpu_models import GpuModel, gpu_models, rules_only
 
-S = symbol("s")
+S, R = symbol("s"), symbol("r")
 
 
 def reason(
@@ -71,7 +72,7 @@ REFUSED = {
     "steps": ("float32", (8,), lambda b, x: b.add(DynamicSlice((0,), (4,), (2,)), x), "step 1"),
     "int64 splits": ("int64", (8,), lambda b, x: b.add_many(Split(0, (3, 5)), x), "does not compile"),
     "int64 permutes": ("int64", (3, 5), lambda b, x: b.add(Permute((1, 0)), x), "takes float16"),
-    "maybe equal dims": ("float32", (S,), lambda b, x: b.add(Expand((symbol("r"),)), x), "not known to be equal"),
+    "maybe equal dims": ("float32", (S, R), lambda b, x: b.add(Expand((R, R)), x), "not known to be equal"),
     "small images": ("float32", (2, S, S, 4), lambda b, x: _convolved(b, x), "never smaller than the filters"),
     "groups": ("float32", (2, 8, 8, 4), lambda b, x: _convolved(b, x, 2), "2 groups wrongly"),
     "uneven pads": ("float32", (2, 8, 8, 4), lambda b, x: _convolved(b, x, pads=(1, 0, 0, 0)), "both sides alike"),

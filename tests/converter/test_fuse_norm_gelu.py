@@ -9,11 +9,10 @@ import onnx
 import pytest
 
 from ortisan.converter.fuse import expand_private
-from ortisan.converter.passes.canonical import Canonical, canonicalize
-from ortisan.converter.passes.origin import origins
+from ortisan.converter.passes.canonical import canonicalize
 from ortisan.converter.read.load import load_model
-from tests.models.private_ops import check_private_ops, private_nodes
-from tests.models.text import random_feeds, run_ort, text_model
+from tests.models.private_ops import check_private_ops, fused_once, not_fused, private_nodes
+from tests.models.text import random_feeds, text_model
 
 F32 = np.float32
 RNG = np.random.default_rng(2)
@@ -42,24 +41,6 @@ def model(body: str, opset: int, signature: str = "(float[B,4,8] x) => (float[B,
     words = set(body.replace("(", " ").replace(")", " ").replace(",", " ").split())
     constants = {name: value for name, value in CONSTANTS.items() if name in words}
     return text_model(signature, body, opset=opset, constants=constants)
-
-
-def fused_once(proto: onnx.ModelProto, op_type: str) -> Canonical:
-    """Exactly one node is left, the fused one; it means in numpy what the model means in ORT."""
-    canonical = canonicalize(load_model(proto))
-    assert [(node.domain, node.op_type) for node in canonical.model.graph] == [("ortisan", op_type)]
-    assert canonical.counts[f"fuse {op_type}"] == 1
-    assert len(origins(canonical.model.graph[0])) == len(proto.graph.node)
-    feeds = random_feeds(proto)
-    np.testing.assert_allclose(check_private_ops(canonical, feeds)[0], run_ort(proto, feeds)[0], rtol=0, atol=1e-6)
-    return canonical
-
-
-def not_fused(proto: onnx.ModelProto, op_type: str, reason: str) -> None:
-    canonical = canonicalize(load_model(proto))
-    assert not private_nodes(canonical.model, op_type)
-    reasons = [miss.reason for miss in canonical.near_misses if miss.pattern == f"fuse {op_type}"]
-    assert any(reason in given for given in reasons), reasons
 
 
 ERF_ARGUMENTS = ["Div(x, sqrt2)", "Mul(x, rsqrt2)", "Mul(rsqrt2, x)"]

@@ -8,8 +8,8 @@ import pytest
 
 from ortisan.converter.passes.canonical import canonicalize
 from ortisan.converter.read.load import load_model
-from tests.models.private_ops import check_private_ops, private_nodes
-from tests.models.text import Array, random_feeds, run_ort, text_model
+from tests.models.private_ops import fused_once, not_fused, private_nodes
+from tests.models.text import Array, text_model
 
 F32 = np.float32
 WEIGHT = np.array([0.5, 1.5, -1.0, 2.0], F32)
@@ -31,22 +31,6 @@ def model(signature: str, body: str, known: dict[str, Array], opset: int = 17) -
     words = set(body.replace("(", " ").replace(")", " ").replace(",", " ").split())
     constants = {name: value for name, value in known.items() if name in words}
     return text_model(signature, body, opset=opset, constants=constants)
-
-
-def fused_once(proto: onnx.ModelProto, op_type: str, *, others: tuple[str, ...] = (), **attributes: float) -> None:
-    canonical = canonicalize(load_model(proto))
-    (node,) = private_nodes(canonical.model, op_type)
-    assert {name: node.attributes[name].value for name in attributes} == attributes
-    assert sorted(other.op_type for other in canonical.model.graph if other is not node) == sorted(others)
-    feeds = random_feeds(proto, B=2, S=3)
-    np.testing.assert_array_equal(check_private_ops(canonical, feeds)[0], run_ort(proto, feeds)[0])
-
-
-def not_fused(proto: onnx.ModelProto, op_type: str, reason: str) -> None:
-    canonical = canonicalize(load_model(proto))
-    assert not private_nodes(canonical.model, op_type)
-    reasons = [miss.reason for miss in canonical.near_misses if miss.pattern == f"fuse {op_type}"]
-    assert any(reason in given for given in reasons), reasons
 
 
 def rms(body: str, *, x: str = "float[B,S,4] x", result: str = "(float[B,S,4] y)", opset: int = 17) -> onnx.ModelProto:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 
 from ortisan.converter.fuse import PRIVATE_DOMAIN, expand_private
-from ortisan.converter.passes.canonical import Canonical
-from tests.models.text import Array, run_ort
+from ortisan.converter.passes.canonical import Canonical, canonicalize
+from ortisan.converter.passes.origin import origins
+from ortisan.converter.read.load import load_model
+from tests.models.text import Array, random_feeds, run_ort
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -78,10 +82,45 @@ def private_nodes(model: ir.Model, op_type: str) -> list[ir.Node]:
     return [node for node in model.graph.all_nodes() if (node.domain, node.op_type) == (PRIVATE_DOMAIN, op_type)]
 
 
-def check_private_ops(canonical: Canonical, feeds: Mapping[str, Array], *, tolerance: float = 2e-5) -> list[Array]:
+def fused_once(
+    proto: onnx.ModelProto,
+    op_type: str,
+    *,
+    others: tuple[str, ...] = (),
+    meaning: Callable[..., Array] | None = None,
+    **attributes: Any,
+) -> Canonical:
+    """One fused node with these attributes, beside `others`; it means in numpy what the model means in ORT."""
+    canonical = canonicalize(load_model(proto))
+    (node,) = private_nodes(canonical.model, op_type)
+    assert canonical.counts[f"fuse {op_type}"] == 1
+    assert {name: node.attributes[name].value for name in attributes} == attributes
+    assert sorted(other.op_type for other in canonical.model.graph if other is not node) == sorted(others)
+    assert len(origins(node)) + len(others) == len(proto.graph.node)
+    feeds = random_feeds(proto, B=2, S=3)
+    outputs = check_private_ops(canonical, feeds, meanings={op_type: meaning} if meaning else {})
+    np.testing.assert_allclose(outputs[0], run_ort(proto, feeds)[0], rtol=0, atol=1e-6)
+    return canonical
+
+
+def not_fused(proto: onnx.ModelProto, op_type: str, reason: str) -> None:
+    """No fused node, and a near miss with this reason."""
+    canonical = canonicalize(load_model(proto))
+    assert not private_nodes(canonical.model, op_type)
+    reasons = [miss.reason for miss in canonical.near_misses if miss.pattern == f"fuse {op_type}"]
+    assert any(reason in given for given in reasons), reasons
+
+
+def check_private_ops(
+    canonical: Canonical,
+    feeds: Mapping[str, Array],
+    *,
+    tolerance: float = 2e-5,
+    meanings: Mapping[str, Callable[..., Array]] | None = None,
+) -> list[Array]:
     """Runs the model with all fused nodes expanded, and compares each of them with its numpy meaning.
 
-    Returns the outputs of the model, which is expanded by this.
+    `meanings` are those of ops that have none here. Returns the outputs of the model, which is expanded by this.
     """
     model = canonical.model
     count = len(model.graph.outputs)
@@ -105,6 +144,6 @@ def check_private_ops(canonical: Canonical, feeds: Mapping[str, Array], *, toler
         arguments = [
             known[value.name].astype(np.float64 if value.dtype.is_floating_point() else bool) for value in inputs
         ]
-        expected = _REFERENCE[op_type](*arguments, **attributes)
+        expected = {**_REFERENCE, **(meanings or {})}[op_type](*arguments, **attributes)
         np.testing.assert_allclose(known[output], expected, rtol=tolerance, atol=tolerance)
     return results[:count]

@@ -9,22 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ortisan.codegen.ait.barriers import set_barriers
-from ortisan.codegen.ait.calls import write_calls
-from ortisan.codegen.ait.compose import COMPOSITIONS
 from ortisan.codegen.ait.detect import check_import, import_paths
-from ortisan.codegen.ait.dialect import to_dialect
-from ortisan.codegen.ait.join_products import join_products
 from ortisan.codegen.ait.model import AitConstant, AitInstall, AitModel, AitTensor
+from ortisan.codegen.ait.prepare import Prepared, prepare
 from ortisan.codegen.ait.program import Program
 from ortisan.codegen.tools.toolchain import run_tool
 from ortisan.errors import ToolchainError
 from ortisan.registry.graph import Graph
-from ortisan.registry.passes.channels_last import channels_last
-from ortisan.registry.passes.narrow import to_half
 
 WORKER = Path(__file__).parent / "worker" / "__main__.py"
 _RENAMED = {"index_select": ("index_select_kernel",)}
@@ -42,25 +37,6 @@ class AitSettings:
     profile: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """An op graph as AITemplate's calls, or why some of its nodes can't be (origin -> reason)."""
-
-    graph: Graph
-    program: Program
-    notes: tuple[str, ...]
-    refused: Mapping[str, str]
-
-
-def prepare(graph: Graph, *, half: bool = False) -> Prepared:
-    """All that can be done without AITemplate."""
-    dialect = to_dialect(channels_last(to_half(graph) if half else graph), COMPOSITIONS)
-    if dialect.refused:
-        return Prepared(graph, Program((), (), (), (), (), ()), (), dialect.refused)
-    program, refused = write_calls(set_barriers(join_products(dialect.graph)))
-    return Prepared(graph, program, dialect.notes, refused)
-
-
 class Adapter:
     """One AITemplate and the settings to use it with. What it made once, this process does not make again."""
 
@@ -70,14 +46,15 @@ class Adapter:
         self.install = install
         self.settings = settings
         self._say = say
+        self._prepared: WeakKeyDictionary[Graph, Prepared] = WeakKeyDictionary()
 
     def rules(self, graph: Graph) -> Mapping[str, str]:
         """What a rule speaks against, without asking AITemplate."""
-        return prepare(graph, half=self.settings.half).refused
+        return self._prepare(graph).refused
 
     def refusals(self, graphs: Sequence[Graph]) -> list[Mapping[str, str]]:
         """For each graph what AITemplate can't take of it. Graphs without rule against them are really generated."""
-        prepared = [prepare(graph, half=self.settings.half) for graph in graphs]
+        prepared = [self._prepare(graph) for graph in graphs]
         clean = [each for each in prepared if not each.refused]
         if len(clean) == len(prepared):
             self._make(clean)
@@ -86,7 +63,7 @@ class Adapter:
 
     def model(self, graph: Graph) -> AitModel:
         """AITemplate's sources for a graph that `refusals` had nothing against."""
-        prepared = prepare(graph, half=self.settings.half)
+        prepared = self._prepare(graph)
         if prepared.refused:
             raise ToolchainError(f"AITemplate can't take '{graph.name}': {next(iter(prepared.refused.values()))}")
         self._make([prepared])
@@ -102,6 +79,13 @@ class Adapter:
         return AitModel(
             graph, inputs, outputs, constants, made.files, _renames(made.files), notes, self.settings.profile
         )
+
+    def _prepare(self, graph: Graph) -> Prepared:
+        """Prepares a graph once, as long as it or a copy with the same bounds is alive: the result holds weights."""
+        for known, prepared in self._prepared.items():
+            if _is_copy(known, graph):
+                return self._prepared.setdefault(graph, prepared)
+        return self._prepared.setdefault(graph, prepare(graph, half=self.settings.half))
 
     def _key(self, program: Program) -> str:
         text = json.dumps([program.to_json(), asdict(self.settings), self.install.commit, self.install.version])
@@ -119,6 +103,11 @@ class Adapter:
             results = run_worker(self.install, self.settings, tasks, Path(folder))
             for index, (key, result) in enumerate(zip(missing, results, strict=True)):
                 self._made[key] = _Made.read(result, Path(folder, f"src-{index}"))
+
+
+def _is_copy(a: Graph, b: Graph) -> bool:
+    same = a.nodes is b.nodes and a.inputs is b.inputs and a.outputs is b.outputs
+    return same and a.guards == b.guards and a.bounds == b.bounds
 
 
 @dataclass(frozen=True, eq=False)

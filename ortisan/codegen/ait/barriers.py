@@ -6,11 +6,12 @@ fusion: the value is computed without its dims of 1, which the view puts back (o
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
 from ortisan.registry.builder import Builder
 from ortisan.registry.graph import Graph, Node, Value
 from ortisan.registry.ops import Elementwise
+from ortisan.registry.passes.rewrite import Rule, run_pass
 
 
 def set_barriers(graph: Graph) -> Graph:
@@ -18,26 +19,27 @@ def set_barriers(graph: Graph) -> Graph:
     for node in graph.nodes:
         for value in dict.fromkeys(node.inputs):
             readers.setdefault(value, []).append(node)
-    b = Builder(graph.name)
-    b.inputs = list(graph.inputs)
-    values: dict[Value, Value] = {value: value for value in (*graph.inputs, *graph.constants)}
-    for node in graph.nodes:
-        b.origin = node.origin
-        inputs = [values[value] for value in node.inputs]
-        shared = len(readers.get(node.output, ())) + (node.output in graph.outputs) > 1
-        if isinstance(node.op, Elementwise) and shared and _grows(node, readers[node.output]):
-            values[node.output] = _behind_a_view(b, node, inputs)
-        else:
-            values.update(zip(node.outputs, b.add_many(node.op, *inputs), strict=True))
-    done = b.finish([values[value] for value in graph.outputs], graph.output_names, graph.bounds)
-    return replace(done, guards=graph.guards)
+    return run_pass("set_barriers", graph, _SetBarriers(readers, graph.outputs))
 
 
-def _grows(node: Node, readers: list[Node]) -> bool:
+class _SetBarriers(Rule):
+    def __init__(self, readers: Mapping[Value, Sequence[Node]], outputs: Sequence[Value]) -> None:
+        self._readers = readers
+        self._outputs = outputs
+
+    def node(self, b: Builder, node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
+        readers = self._readers.get(node.output, ())
+        shared = len(readers) + (node.output in self._outputs) > 1
+        if isinstance(node.op, Elementwise) and shared and _grows(node, readers):
+            return [_behind_a_view(b, node, inputs)]
+        return None
+
+
+def _grows(node: Node, readers: Sequence[Node]) -> bool:
     return any(isinstance(reader.op, Elementwise) and reader.output.shape != node.output.shape for reader in readers)
 
 
-def _behind_a_view(b: Builder, node: Node, inputs: list[Value]) -> Value:
+def _behind_a_view(b: Builder, node: Node, inputs: Sequence[Value]) -> Value:
     shape = node.output.shape
     ones = {len(shape) - axis for axis, dim in enumerate(shape) if dim == 1}
     if not ones or len(ones) == len(shape):

@@ -1,18 +1,15 @@
-"""Dialect graph -> the program of AITemplate calls. One row per op; names are made here, in order."""
+"""Writes the program of AITemplate calls; names are made here, in order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ortisan.codegen.ait.compose.select import slice_ends
 from ortisan.codegen.ait.dims import DimNames, range_of
 from ortisan.codegen.ait.model import AitConstant
 from ortisan.codegen.ait.program import Call, Derived, Program, ProgramDim, Symbol, Tensor, shape, tensor
-from ortisan.codegen.ait.scalars import COMPARISONS, EXTRA_ARGUMENTS, FUNCTIONS
-from ortisan.registry import ops
-from ortisan.registry.dims import is_static, settle
-from ortisan.registry.graph import Graph, Node, Op, TensorType, Value
+from ortisan.registry.dims import settle
+from ortisan.registry.graph import Graph, Node, TensorType, Value
 from ortisan.registry.refusal import Refused
 
 HEADS_AND_ROWS = (0, 2, 1, 3)
@@ -163,168 +160,5 @@ def _factors(dim: Any) -> list[Any]:
     return [settle(factor) for factor in dim.as_ordered_factors()]
 
 
-def _elementwise(w: CallWriter, node: Node) -> None:
-    op = node.op
-    assert isinstance(op, ops.Elementwise)
-    if op.func in COMPARISONS:
-        left, right = node.inputs
-        w.add(node, COMPARISONS[op.func], [w.read(left), w.number_or_tensor(right)])
-    elif op.func == "WHERE":
-        condition, a, b = node.inputs
-        choices = [w.number_or_tensor(a), w.number_or_tensor(b)]
-        both = all(isinstance(choice, float) for choice in choices)
-        w.add(node, "where", [w.read(condition), *choices, *([node.output.dtype.value] if both else [])])
-    else:
-        numbers = [*op.params, *EXTRA_ARGUMENTS.get(op.func, ())]
-        args = [*(w.number_or_tensor(value) for value in node.inputs), *numbers]
-        w.add(node, "elementwise", args, {"func_enum": {"enum": FUNCTIONS[op.func]}})
-
-
-def _gemm(w: CallWriter, node: Node) -> None:
-    w.add(node, node.op.name, [w.read(value) for value in node.inputs])
-
-
-def _softmax(w: CallWriter, node: Node) -> None:
-    assert isinstance(node.op, ops.Softmax)
-    w.add(node, "softmax", [w.read(node.inputs[0]), node.op.axis])
-
-
-def _layernorm(w: CallWriter, node: Node) -> None:
-    op = node.op
-    assert isinstance(op, ops.LayerNorm)
-    affine = iter([w.read(value) for value in node.inputs[1:]])
-    gamma, beta = (next(affine) if given else None for given in (op.gamma, op.beta))
-    sizes = shape(w.shape(node.inputs[0].shape[op.axis :]))
-    w.add(node, "layernorm", [w.read(node.inputs[0]), gamma, beta, sizes, float(op.epsilon)])
-
-
-def _reduce(w: CallWriter, node: Node) -> None:
-    assert isinstance(node.op, ops.Reduce)
-    make = {"dim": node.op.last, "keepdim": node.op.keepdim}
-    w.add(node, f"reduce_{node.op.kind}", [w.read(node.inputs[0])], make)
-
-
-def _attention(w: CallWriter, node: Node) -> None:
-    assert isinstance(node.op, ops.Attention)
-    args = [w.read(value) for value in node.inputs]
-    w.add_rows_first(node, "mem_eff_attention", args, {"causal": node.op.causal == "upper_left"})
-
-
-def _permute(w: CallWriter, node: Node) -> None:
-    assert isinstance(node.op, ops.Permute)
-    ready = w.rows_first(node.inputs[0])
-    if ready is not None and node.op.order == HEADS_AND_ROWS:
-        w.alias(node, ready)
-    else:
-        w.add(node, "permute", [w.read(node.inputs[0]), list(node.op.order)])
-
-
-def _reshape(w: CallWriter, node: Node) -> None:
-    w.reshape(node)
-
-
-def _expand(w: CallWriter, node: Node) -> None:
-    w.add(node, "expand", [w.read(node.inputs[0]), w.target(node), "int64", False])
-
-
-def _full(w: CallWriter, node: Node) -> None:
-    assert isinstance(node.op, ops.Full)
-    w.add(node, "full", [w.target(node), float(node.op.value), node.op.dtype.value])
-
-
-def _concatenate(w: CallWriter, node: Node) -> None:
-    assert isinstance(node.op, ops.Concatenate)
-    w.add(node, "concatenate", [[w.read(value) for value in node.inputs], node.op.axis])
-
-
-def _split(w: CallWriter, node: Node) -> None:
-    assert isinstance(node.op, ops.Split)
-    w.add(node, "split", [w.read(node.inputs[0]), list(node.op.sizes), node.op.axis])
-
-
-def _dynamic_slice(w: CallWriter, node: Node) -> None:
-    op, (x,) = node.op, node.inputs
-    assert isinstance(op, ops.DynamicSlice)
-    ends = [slice_ends(*each) for each in zip(x.shape, op.starts, op.sizes, op.steps, strict=True)]
-    w.add(node, "dynamic_slice", [w.read(x), [start for start, _ in ends], [end for _, end in ends]])
-
-
-def _pad(w: CallWriter, node: Node) -> None:
-    width, rank = node.output.shape[-1], len(node.output.shape)
-    w.add(node, "pad_last_dim", [w.read(node.inputs[0])], {"ndim": rank, "out_dim": width})
-
-
-def _cast(w: CallWriter, node: Node) -> None:
-    w.add(node, "cast", [w.read(node.inputs[0]), node.output.dtype.value])
-
-
-def _conv2d(w: CallWriter, node: Node) -> None:
-    op = node.op
-    assert isinstance(op, ops.Conv2d)
-    kind = f"conv2d{'_depthwise' if op.group > 1 else ''}{'_bias' if op.bias else ''}"
-    make = {"stride": _one(op.strides), "pad": _one(op.pads[:2]), "dilate": _one(op.dilations), "group": op.group}
-    w.add(node, kind, [w.read(value) for value in node.inputs], make)
-
-
-def _one(pair: tuple[int, int]) -> int | list[int]:
-    return pair[0] if pair[0] == pair[1] else list(pair)
-
-
-def _pool2d(w: CallWriter, node: Node) -> None:
-    op = node.op
-    assert isinstance(op, ops.Pool2d)
-    make = {"kernel_size": op.kernel[0], "stride": op.strides[0], "pad": op.pads[0]}
-    w.add(node, "max_pool2d" if op.kind == "max" else "avg_pool2d", [w.read(node.inputs[0])], make)
-
-
-def _index_select(w: CallWriter, node: Node) -> None:
-    op, (x, indices) = node.op, node.inputs
-    assert isinstance(op, ops.IndexSelect)
-    if op.axis == 0 and len(x.shape) > 1 and all(map(is_static, x.shape)):
-        w.add(node, "batch_gather", [w.read(x), w.read(indices)])
-    else:
-        w.add(node, "index_select", [w.read(x), w.read(indices)], {"dim": op.axis})
-
-
-def _gather(w: CallWriter, node: Node) -> None:
-    op, (x, indices) = node.op, node.inputs
-    assert isinstance(op, ops.Gather)
-    w.add(node, "gather", [w.read(x), op.axis, w.read(indices)])
-
-
-ROWS: dict[type[Op], Callable[[CallWriter, Node], None]] = {
-    ops.Attention: _attention,
-    ops.Bmm: _gemm,
-    ops.Cast: _cast,
-    ops.Concatenate: _concatenate,
-    ops.Conv2d: _conv2d,
-    ops.DynamicSlice: _dynamic_slice,
-    ops.Elementwise: _elementwise,
-    ops.Expand: _expand,
-    ops.Full: _full,
-    ops.Gather: _gather,
-    ops.Gemm: _gemm,
-    ops.IndexSelect: _index_select,
-    ops.LayerNorm: _layernorm,
-    ops.Pad: _pad,
-    ops.Permute: _permute,
-    ops.Pool2d: _pool2d,
-    ops.Reduce: _reduce,
-    ops.Reshape: _reshape,
-    ops.Softmax: _softmax,
-    ops.Split: _split,
-}
-"""Op of the dialect -> its AITemplate call."""
-
-
-def write_calls(graph: Graph) -> tuple[Program, dict[str, str]]:
-    """The program of a dialect graph, and the nodes whose dims AITemplate could not find at run time."""
-    writer = CallWriter(graph)
-    refused: dict[str, str] = {}
-    for node in graph.nodes:
-        try:
-            ROWS[type(node.op)](writer, node)
-        except Refused as reason:
-            refused.setdefault(node.origin, str(reason))
-            break
-    return (writer.program() if not refused else Program((), (), (), (), (), ())), refused
+WriteCall = Callable[[CallWriter, Node], None]
+"""Writes the AITemplate call of a node, or raises `Refused` when AITemplate could not find its dims at run time."""

@@ -6,33 +6,35 @@ AITemplate does this too, but joins the weights on the GPU, where both forms the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from ortisan.registry.builder import Builder
 from ortisan.registry.graph import Graph, Node, Op, Value
 from ortisan.registry.ops import Elementwise, Gemm, Split
+from ortisan.registry.passes.rewrite import Rule, run_pass
 
 _EPILOGUES = frozenset({"RELU", "SIGMOID", "TANH", "GELU", "FASTGELU"})
 
 
 def join_products(graph: Graph) -> Graph:
-    groups = _groups(graph)
-    first = {group[0]: group for group in groups}
-    inside = {node for group in groups for node in group}
-    b = Builder(graph.name)
-    b.inputs = list(graph.inputs)
-    values: dict[Value, Value] = {value: value for value in (*graph.inputs, *graph.constants)}
-    for node in graph.nodes:
-        b.origin = node.origin
-        if node in first:
-            _join(b, first[node], values)
-        elif node not in inside:
-            made = b.add_many(node.op, *(values[value] for value in node.inputs))
-            values.update(zip(node.outputs, made, strict=True))
-    done = b.finish([values[value] for value in graph.outputs], graph.output_names, graph.bounds)
-    return replace(done, guards=graph.guards)
+    return run_pass("join_products", graph, _JoinProducts(_groups(graph)))
+
+
+class _JoinProducts(Rule):
+    """The first product of a group makes them all; the others stand for pieces of it."""
+
+    def __init__(self, groups: Sequence[Sequence[Node]]) -> None:
+        self._group = {node: group for group in groups for node in group}
+        self._pieces: dict[Node, Value] = {}
+
+    def node(self, b: Builder, node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
+        if node not in self._group:
+            return None
+        if node not in self._pieces:
+            group = self._group[node]
+            self._pieces.update(zip(group, _join(b, group, inputs[0]), strict=True))
+        return [self._pieces[node]]
 
 
 def _groups(graph: Graph) -> list[list[Node]]:
@@ -56,13 +58,13 @@ def _joins(node: Node, readers: Mapping[Value, Sequence[Op]]) -> bool:
     return not any(isinstance(op, Elementwise) and op.func in _EPILOGUES for op in readers.get(node.output, ()))
 
 
-def _join(b: Builder, group: Sequence[Node], values: dict[Value, Value]) -> None:
+def _join(b: Builder, group: Sequence[Node], x: Value) -> Sequence[Value]:
+    """The result of each product of the group, in order."""
     parts = zip(*(node.inputs[1:] for node in group), strict=True)
     joined = [
         b.constant(np.concatenate([value.data for value in part if value.data is not None]), part[0].name)
         for part in parts
     ]
-    wide = b.add(group[0].op, values[group[0].inputs[0]], *joined)
+    wide = b.add(group[0].op, x, *joined)
     sizes = tuple(node.output.shape[-1] for node in group)
-    pieces = b.add_many(Split(len(wide.shape) - 1, sizes), wide)
-    values.update(zip((node.output for node in group), pieces, strict=True))
+    return b.add_many(Split(len(wide.shape) - 1, sizes), wide)

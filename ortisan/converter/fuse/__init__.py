@@ -9,12 +9,13 @@ from ortisan.converter.fuse.formula import Formula, Frozen, apply_formula
 from ortisan.converter.fuse.gelu import Gelu
 from ortisan.converter.fuse.heads import share_heads
 from ortisan.converter.fuse.layer_norm import LayerNormalization
-from ortisan.converter.fuse.outline import PRIVATE_DOMAIN, expand_private
+from ortisan.converter.fuse.outline import expand_private
 from ortisan.converter.fuse.rms_norm import RMSNormalization
 from ortisan.converter.fuse.rotary import RotaryEmbedding
 from ortisan.converter.fuse.straighten import straighten_transposes
 from ortisan.converter.fuse.unmerge import unmerge_heads
 from ortisan.converter.passes.near_miss import NearMiss
+from ortisan.registry.entries import PRIVATE_DOMAIN
 
 __all__ = ["PRIVATE_DOMAIN", "expand_private", "fuse_patterns"]
 

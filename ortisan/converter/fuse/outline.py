@@ -12,8 +12,8 @@ from onnx_ir.passes import common
 
 from ortisan.converter.passes.cleanup import lift_constants
 from ortisan.converter.passes.origin import name_nodes, set_origins
+from ortisan.registry.entries import PRIVATE_DOMAIN
 
-PRIVATE_DOMAIN = "ortisan"
 _PRIVATE_VERSION = 1
 
 AttributeValue = int | float | str

@@ -5,7 +5,7 @@
     output  = softmax(logits) @ v -> [B,S,H*Dv]
 
 The mask adds mask_filter_value (-10000) where a key is hidden; it is finite, so a row that sees nothing is not NaN.
-An attention with a past stays as it is: registry/lower/contrib_attention.py knows more of it.
+An attention with a past stays as it is: registry/lower/attention/contrib.py knows more of it.
 """
 
 from __future__ import annotations

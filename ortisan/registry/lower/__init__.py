@@ -1,18 +1,15 @@
-"""ONNX -> op graph, one module per family of ONNX ops. Importing the package registers all entries."""
+"""ONNX -> op graph, by the families of registry/ops. Importing the package registers all entries."""
 
 from __future__ import annotations
 
 from ortisan.registry.lower import (
     attention,
-    block_quantized,
     cache,
-    contrib_attention,
     elementwise,
     gather,
-    grouped_query,
+    generate,
     images,
     move,
-    private,
     products,
     reduce,
     rotary,
@@ -21,15 +18,12 @@ from ortisan.registry.lower import (
 
 __all__ = [
     "attention",
-    "block_quantized",
     "cache",
-    "contrib_attention",
     "elementwise",
     "gather",
-    "grouped_query",
+    "generate",
     "images",
     "move",
-    "private",
     "products",
     "reduce",
     "rotary",

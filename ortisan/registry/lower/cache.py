@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from ortisan.registry.axes import normalize_axis
 from ortisan.registry.builder import known_dims
 from ortisan.registry.dims import Dim
 from ortisan.registry.entries import Site, lowers
 from ortisan.registry.graph import Value
-from ortisan.registry.lower.axes import normalize_axis
 from ortisan.registry.ops import CacheWrite, Expand
 from ortisan.registry.ops.cache import CacheMode
 from ortisan.registry.refusal import Refused

@@ -9,7 +9,7 @@ import numpy as np
 
 from ortisan.registry.builder import is_constant
 from ortisan.registry.dtypes import DType
-from ortisan.registry.entries import Site, lowers
+from ortisan.registry.entries import CONTRIB_DOMAIN, Site, lowers
 from ortisan.registry.graph import Value
 from ortisan.registry.refusal import Refused
 from ortisan.registry.scalars import SCALARS, Scalar
@@ -182,7 +182,7 @@ def swish(site: Site) -> Value:
     return b.elementwise("MUL", x, gate)
 
 
-@lowers("QuickGelu", attributes=["alpha"], domain="com.microsoft")
+@lowers("QuickGelu", attributes=["alpha"], domain=CONTRIB_DOMAIN)
 def quick_gelu(site: Site) -> Value:
     """x * sigmoid(alpha * x)."""
     b, x, alpha = site.builder, site.need(0), float(site.attribute("alpha", 1.702))

@@ -1,4 +1,4 @@
-"""Conv, MaxPool, AveragePool, GlobalAveragePool over images: the channels go last, and back where ONNX has them."""
+"""Conv, MaxPool and AveragePool over images: the channels go last, and back where ONNX has them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ortisan.registry.builder import Builder
 from ortisan.registry.dims import is_static
 from ortisan.registry.entries import Site, lowers
 from ortisan.registry.graph import Value
-from ortisan.registry.ops import Conv2d, Pool2d, Reduce
+from ortisan.registry.ops import Conv2d, Pool2d
 from ortisan.registry.ops.images import Pads, Pair
 from ortisan.registry.refusal import Refused
 
@@ -82,8 +82,3 @@ def _pool(site: Site, kind: str, *, counts: bool) -> Value:
         raise Refused("ceil_mode=1 is not supported")
     op = Pool2d(kind, _pair(site, "kernel_shape"), _pair(site, "strides"), _pads(site), counts)  # type: ignore[arg-type]
     return _first(b, b.add(op, b.permute(x, CHANNELS_LAST)))
-
-
-@lowers("GlobalAveragePool")
-def global_average_pool(site: Site) -> Value:
-    return site.builder.add(Reduce("mean", 2, len(_image(site).shape) - 1, True), site.need(0))

@@ -1,13 +1,13 @@
-"""Reductions, ArgMax/ArgMin, CumSum."""
+"""Reductions, ArgMax/ArgMin, CumSum, GlobalAveragePool."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from ortisan.registry.axes import normalize_axis, read_axes
 from ortisan.registry.builder import Builder, known_ints
 from ortisan.registry.entries import Site, lowers
 from ortisan.registry.graph import Value
-from ortisan.registry.lower.axes import normalize_axis, read_axes
 from ortisan.registry.ops import ArgReduce, CumSum, Reduce
 from ortisan.registry.ops.reduce import reduced_shape
 from ortisan.registry.refusal import Refused
@@ -79,3 +79,11 @@ def cumulative_sum(site: Site) -> Value:
     (axis,) = known_ints(site.need(1), "the axis")
     exclusive, reverse = bool(site.attribute("exclusive", 0)), bool(site.attribute("reverse", 0))
     return site.builder.add(CumSum(normalize_axis(axis, len(x.shape)), exclusive, reverse), x)
+
+
+@lowers("GlobalAveragePool")
+def global_average_pool(site: Site) -> Value:
+    x = site.need(0)
+    if len(x.shape) != 4:
+        raise Refused(f"GlobalAveragePool is supported for images with 4 dims, not for {x.type}")
+    return site.builder.add(Reduce("mean", 2, 3, True), x)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from ortisan.registry.builder import Builder
 from ortisan.registry.dtypes import DType
-from ortisan.registry.entries import Site, lowers
+from ortisan.registry.entries import CONTRIB_DOMAIN, PRIVATE_DOMAIN, Site, lowers
 from ortisan.registry.graph import Value
-from ortisan.registry.lower.contrib_attention import CONTRIB_DOMAIN
-from ortisan.registry.lower.heads import head_size, merge_heads, require_equal, split_heads
+from ortisan.registry.lower.attention.heads import head_size, merge_heads, require_equal, split_heads
 from ortisan.registry.ops import Arange, IndexSelect, Rotary
 from ortisan.registry.refusal import Refused
 
@@ -67,3 +66,9 @@ def _rotary(site: Site, cos: Value, sin: Value, positions: Value | None) -> Valu
 
 def _presence(positions: Value | None) -> str:
     return "absent" if positions is None else "given"
+
+
+@lowers("RotaryEmbedding", attributes=["size", "interleaved"], domain=PRIVATE_DOMAIN)
+def private_rotary(site: Site) -> Value:
+    op = Rotary(site.attribute("size", 0), bool(site.attribute("interleaved", 0)))
+    return site.builder.add(op, *(site.need(index) for index in range(3)))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ortisan.registry.axes import normalize_axis
 from ortisan.registry.builder import Builder
 from ortisan.registry.dims import product
 from ortisan.registry.dtypes import DType
-from ortisan.registry.entries import Result, Site, lowers
+from ortisan.registry.entries import CONTRIB_DOMAIN, Result, Site, lowers
 from ortisan.registry.graph import Value
-from ortisan.registry.lower.axes import normalize_axis
 from ortisan.registry.ops import Arange, ArgReduce, Expand, LayerNorm, Reduce, RmsNorm, Softmax
 from ortisan.registry.refusal import Refused
 
@@ -49,6 +49,8 @@ def hardmax(site: Site) -> Value:
     return b.cast(b.elementwise("EQ", along, best), x.dtype)
 
 
+# stash_type 1 asks for statistics in float32, which is what every target does at least.
+@lowers("LayerNormalization", since=1, attributes=["axis", "epsilon", "stash_type"])
 def layer_norm(site: Site) -> Result:
     x, gamma, beta = site.need(0), site.need(1), site.optional(2)
     axis = normalize_axis(site.attribute("axis", -1), len(x.shape))
@@ -64,10 +66,6 @@ def _as_row(b: Builder, value: Value, x: Value, axis: int) -> Value:
     if product(value.shape) == product(shape):
         return b.reshape(value, shape)
     return b.add(Expand(shape), value)
-
-
-# stash_type 1 asks for statistics in float32, which is what every target does at least.
-lowers("LayerNormalization", since=1, attributes=["axis", "epsilon", "stash_type"])(layer_norm)
 
 
 @lowers("RMSNormalization", since=23, attributes=["axis", "epsilon", "stash_type"])
@@ -89,7 +87,7 @@ def _rms_norm(site: Site, x: Value, gamma: Value, axis: int, epsilon: float) -> 
     return b.elementwise("MUL", b.cast(plain, gamma.dtype), gamma)
 
 
-@lowers("SkipSimplifiedLayerNormalization", attributes=["epsilon"], domain="com.microsoft")
+@lowers("SkipSimplifiedLayerNormalization", attributes=["epsilon"], domain=CONTRIB_DOMAIN)
 def skip_rms_norm(site: Site) -> Result:
     """rms_norm(input + skip + bias); the fourth output is the sum."""
     site.refuse_outputs(1, 2)

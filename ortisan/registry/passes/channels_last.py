@@ -5,34 +5,28 @@ conv -> permute -> mul, add, relu -> permute -> conv    becomes    conv -> mul, 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 
 from ortisan.registry.builder import Builder
 from ortisan.registry.graph import Graph, Node, Value
 from ortisan.registry.ops import Conv2d, Elementwise, Permute, Pool2d
+from ortisan.registry.passes.rewrite import Rule, run_pass
 
 _FIRST, _LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 
 
 def channels_last(graph: Graph) -> Graph:
     """The same graph with the channels last between convolutions; one without any is given back as it is."""
-    if not any(isinstance(node.op, (Conv2d, Pool2d)) for node in graph.nodes):
-        return graph
-    b = Builder(graph.name)
-    b.inputs = list(graph.inputs)
-    values: dict[Value, Value] = {value: value for value in (*graph.inputs, *graph.constants)}
-    for node in graph.nodes:
-        b.origin = node.origin
-        inputs = [values[value] for value in node.inputs]
-        moved = _before_permutes(b, node, inputs)
+    has_images = any(isinstance(node.op, (Conv2d, Pool2d)) for node in graph.nodes)
+    return run_pass("channels_last", graph, _ChannelsLast()) if has_images else graph
+
+
+class _ChannelsLast(Rule):
+    def node(self, b: Builder, node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
         if isinstance(node.op, Permute):
-            values[node.output] = _permuted(b, inputs[0], node.op.order)
-        elif moved is not None:
-            values[node.output] = _permuted(b, b.add(node.op, *moved), _FIRST)
-        else:
-            values.update(zip(node.outputs, b.add_many(node.op, *inputs), strict=True))
-    done = b.finish([values[value] for value in graph.outputs], graph.output_names, graph.bounds)
-    return replace(done, guards=graph.guards)
+            return [_permuted(b, inputs[0], node.op.order)]
+        moved = _before_permutes(b, node, inputs)
+        return None if moved is None else [_permuted(b, b.add(node.op, *moved), _FIRST)]
 
 
 def _permuted(b: Builder, x: Value, order: tuple[int, ...]) -> Value:
@@ -42,7 +36,7 @@ def _permuted(b: Builder, x: Value, order: tuple[int, ...]) -> Value:
     return b.permute(x, order)
 
 
-def _before_permutes(b: Builder, node: Node, inputs: list[Value]) -> list[Value] | None:
+def _before_permutes(b: Builder, node: Node, inputs: Sequence[Value]) -> list[Value] | None:
     """The operands with the channels last, if they all are permuted from there or constants."""
     if not isinstance(node.op, Elementwise) or len(node.output.shape) != 4:
         return None

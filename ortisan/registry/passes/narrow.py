@@ -7,57 +7,47 @@ no infinity.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from ortisan.registry.builder import Builder
+from ortisan.registry.builder import Builder, is_constant
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Graph, Node, Op, Value
 from ortisan.registry.ops import Cast, Elementwise, Full
+from ortisan.registry.passes.rewrite import Rule, run_pass
 
 _LARGEST = float(np.finfo(np.float16).max)
 
 
-def to_half(graph: Graph) -> Graph:
-    b = Builder(graph.name)
-    wide: dict[Value, Value] = {}
-    half: dict[Value, Value] = {}
-
-    def as_wide(value: Value) -> Value:
-        if value.data is not None and value not in wide:
-            return value
-        if value not in wide:
-            wide[value] = b.cast(half[value], value.dtype)
-        return wide[value]
-
-    def as_half(value: Value) -> Value:
-        if value not in half:
-            half[value] = _half_constant(b, value) if value.data is not None else _narrowed(b, wide[value])
-        return half[value]
-
-    for value in graph.inputs:
-        wide[value] = b.input(value.name, value.type)
-    precise = _precise(graph)
-    for node in graph.nodes:
-        b.origin = node.origin
-        if node in precise:
-            made = b.add_many(node.op, *map(as_wide, node.inputs))
-            wide.update(zip(node.outputs, made, strict=True))
-        else:
-            made = b.add_many(_half_op(node.op), *map(as_half, node.inputs))
-            half.update(zip(node.outputs, made, strict=True))
-    made_by = {value: node.origin for node in graph.nodes for value in node.outputs}
-    outputs = []
-    for value in graph.outputs:
-        b.origin = made_by.get(value, graph.name)
-        outputs.append(as_wide(value))
-    done = b.finish(outputs, graph.output_names, graph.bounds)
-    return replace(done, guards=graph.guards)
+def narrow(graph: Graph) -> Graph:
+    """The graph in float16, but for what must stay precise and what is no float32."""
+    return run_pass("narrow", graph, _Narrow(_precise(graph)))
 
 
-def _narrowed(b: Builder, value: Value) -> Value:
-    return b.cast(value, DType.FLOAT16) if value.dtype is DType.FLOAT32 else value
+class _Narrow(Rule):
+    """Each value stands in the type that its node gave it; a reader that wants the other one casts it, once."""
+
+    def __init__(self, precise: frozenset[Node]) -> None:
+        self._precise = precise
+        self._constants: dict[Value, Value] = {}
+
+    def node(self, b: Builder, node: Node, inputs: tuple[Value, ...]) -> Sequence[Value]:
+        operands = zip(node.inputs, inputs, strict=True)
+        if node in self._precise:
+            return b.add_many(node.op, *(b.cast(made, value.dtype) for value, made in operands))
+        return b.add_many(_half_op(node.op), *(self._half(b, value, made) for value, made in operands))
+
+    def output(self, b: Builder, value: Value, made: Value) -> Value:
+        return b.cast(made, value.dtype)
+
+    def _half(self, b: Builder, value: Value, made: Value) -> Value:
+        if not is_constant(value):
+            return b.cast(made, DType.FLOAT16) if made.dtype is DType.FLOAT32 else made
+        if value not in self._constants:
+            self._constants[value] = _half_constant(b, value)
+        return self._constants[value]
 
 
 def _half_constant(b: Builder, value: Value) -> Value:

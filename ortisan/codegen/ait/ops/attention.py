@@ -14,13 +14,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ortisan.codegen.ait.compose.move import padded_width
-from ortisan.codegen.ait.compose.rows import row_reduce
-from ortisan.codegen.ait.dialect import Composer
-from ortisan.codegen.ait.dims import range_of
+from ortisan.codegen.ait.ait_op import AitOp
+from ortisan.codegen.ait.calls import CallWriter
+from ortisan.codegen.ait.composer import Composer
+from ortisan.codegen.ait.dims import Bounds, range_of
+from ortisan.codegen.ait.ops.move import padded_width
+from ortisan.codegen.ait.ops.reduce import row_reduce
+from ortisan.codegen.ait.rules import Reason, floats, static
 from ortisan.registry.dims import Dim, is_static, product, settle
 from ortisan.registry.dtypes import DType
-from ortisan.registry.graph import Op, Value
+from ortisan.registry.graph import Node, Op, Value
 from ortisan.registry.ops import Attention, Bmm, DynamicSlice, Expand, Pad, Softmax
 from ortisan.registry.ops.attention import Causality
 from ortisan.registry.refusal import Refused
@@ -34,7 +37,19 @@ LOWEST = {
 """The lowest finite number of each type."""
 
 
-def attention(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
+def _attention_rule(node: Node, bounds: Bounds) -> Reason:
+    q, k, v = node.inputs[:3]
+    if q.shape[1] != k.shape[1]:
+        return "AITemplate's attention has no grouped heads"
+    sizes = (q.shape[1], q.shape[3], v.shape[3])
+    if reason := floats(node) or static(sizes, "the number and the size of heads"):
+        return reason
+    if any(size % 4 for size in sizes[1:]):
+        return f"AITemplate's attention needs head sizes that are multiples of 4, not {sizes[1]} and {sizes[2]}"
+    return None
+
+
+def _compose_attention(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
     assert isinstance(op, Attention)
     q, k, v = inputs[:3]
     causal = _causality(op, q.shape[2], k.shape[2])
@@ -205,3 +220,12 @@ def _four_dims(b: Composer, mask: Value, keys: _Keys) -> Value:
     if mask.shape and mask.shape[-1] != keys.count:
         raise Refused(f"the last dim of the mask is {mask.shape[-1]}, not the number of keys, {keys.count}")
     return b.reshape(mask, (*(1,) * (4 - len(mask.shape)), *mask.shape))
+
+
+def _call_attention(w: CallWriter, node: Node) -> None:
+    assert isinstance(node.op, Attention)
+    args = [w.read(value) for value in node.inputs]
+    w.add_rows_first(node, "mem_eff_attention", args, {"causal": node.op.causal == "upper_left"})
+
+
+OPS = (AitOp(Attention, rule=_attention_rule, compose=_compose_attention, call=_call_attention),)

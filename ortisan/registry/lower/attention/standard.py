@@ -18,7 +18,7 @@ from ortisan.registry.dims import Dim, settle
 from ortisan.registry.dtypes import DType
 from ortisan.registry.entries import Result, Site, lowers
 from ortisan.registry.graph import Value
-from ortisan.registry.lower.heads import (
+from ortisan.registry.lower.attention.heads import (
     both,
     dim_value,
     extend,

@@ -15,7 +15,7 @@ import numpy as np
 
 from ortisan.registry.builder import is_constant
 from ortisan.registry.dtypes import Array, DType
-from ortisan.registry.entries import Site, lowers
+from ortisan.registry.entries import CONTRIB_DOMAIN, Site, lowers
 from ortisan.registry.graph import Value
 from ortisan.registry.ops import Gemm
 from ortisan.registry.refusal import Refused
@@ -25,7 +25,7 @@ _CHUNK = 1 << 20
 """Elements that are unpacked at a time, to keep what is held on the way small beside the weight."""
 
 
-@lowers("MatMulNBits", attributes=_ATTRIBUTES, domain="com.microsoft")
+@lowers("MatMulNBits", attributes=_ATTRIBUTES, domain=CONTRIB_DOMAIN)
 def matmul_n_bits(site: Site) -> Value:
     x, bias = site.need(0), site.optional(5)
     if site.optional(4) is not None:

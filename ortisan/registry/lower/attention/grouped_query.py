@@ -18,10 +18,9 @@ import math
 from ortisan.registry.builder import Builder, known_dims
 from ortisan.registry.dims import Dim, maximum, settle
 from ortisan.registry.dtypes import DType
-from ortisan.registry.entries import Result, Site, lowers
+from ortisan.registry.entries import CONTRIB_DOMAIN, Result, Site, lowers
 from ortisan.registry.graph import Value
-from ortisan.registry.lower.contrib_attention import CONTRIB_DOMAIN
-from ortisan.registry.lower.heads import (
+from ortisan.registry.lower.attention.heads import (
     both,
     dim_value,
     head_size,

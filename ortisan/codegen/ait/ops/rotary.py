@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ortisan.codegen.ait.dialect import Composer
+from ortisan.codegen.ait.ait_op import AitOp
+from ortisan.codegen.ait.composer import Composer
 from ortisan.registry.graph import Op, Value
 from ortisan.registry.ops import Concatenate, Rotary, Split
 
 
-def rotary(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
+def _compose_rotary(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
     """(a, b) -> (a cos - b sin, b cos + a sin)."""
     assert isinstance(op, Rotary)
     x, cos, sin = inputs
@@ -50,3 +51,6 @@ def _together(b: Composer, first: Value, second: Value, op: Rotary) -> Value:
     columns = [b.reshape(part, (*part.shape, 1)) for part in (first, second)]
     joined = b.add(Concatenate(4), *columns)
     return b.reshape(joined, (*joined.shape[:3], op.size))
+
+
+OPS = (AitOp(Rotary, compose=_compose_rotary),)

@@ -1,17 +1,28 @@
-"""Matrix products: weights are transposed in numpy, so that fused epilogues apply; batches become one dim."""
+"""Matrix products: a constant right side as gemm_rcr, batches with one batch dim."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ortisan.codegen.ait.dialect import Composer
+from ortisan.codegen.ait.ait_op import AitOp
+from ortisan.codegen.ait.calls import CallWriter
+from ortisan.codegen.ait.composer import Composer
+from ortisan.codegen.ait.dims import Bounds
+from ortisan.codegen.ait.rules import Reason, floats, static
 from ortisan.registry.dims import Dim, product
-from ortisan.registry.graph import Op, Value
+from ortisan.registry.graph import Node, Op, Value
 from ortisan.registry.ops import Bmm, Gemm, Reshape
 from ortisan.registry.refusal import Refused
 
 
-def gemm(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
+def _gemm_rule(node: Node, bounds: Bounds) -> Reason:
+    x, w = node.inputs[:2]
+    if len(x.shape) < 2:
+        return "AITemplate's matrix products need a matrix on the left"
+    return floats(node) or static((x.shape[-1], *w.shape), "the inner size and the width of a matrix product")
+
+
+def _compose_gemm(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
     """x w, as gemm_rcr where w is a constant; a vector is a matrix of one row."""
     assert isinstance(op, Gemm)
     x, w = inputs[:2]
@@ -35,7 +46,15 @@ def _unjoined(b: Composer, x: Value) -> Value:
     return x
 
 
-def bmm(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
+def _bmm_rule(node: Node, bounds: Bounds) -> Reason:
+    a, b = node.inputs
+    if len(a.shape) != 3 or len(b.shape) != 3 or a.shape[0] != b.shape[0]:
+        return "AITemplate multiplies batches of equal size, with one batch dim"
+    widths = (a.shape[-1], b.shape[-1], node.output.shape[-1])
+    return floats(node) or static(widths, "the inner size and the width of a matrix product")
+
+
+def _compose_bmm(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
     """Leading dims become one batch dim where both sides have the same; one matrix for all is a gemm."""
     assert isinstance(op, Bmm)
     x, y = inputs
@@ -53,3 +72,13 @@ def bmm(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
 def _joined(left: tuple[Dim, ...], right: tuple[Dim, ...]) -> tuple[Dim, ...]:
     """The batch dims when those of the right side are all 1."""
     return (*right[: max(0, len(right) - len(left))], *left)
+
+
+def _call_product(w: CallWriter, node: Node) -> None:
+    w.add(node, node.op.name, [w.read(value) for value in node.inputs])
+
+
+OPS = (
+    AitOp(Bmm, rule=_bmm_rule, compose=_compose_bmm, call=_call_product),
+    AitOp(Gemm, rule=_gemm_rule, compose=_compose_gemm, call=_call_product),
+)

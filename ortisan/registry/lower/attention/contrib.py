@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from ortisan.registry.builder import Builder
 from ortisan.registry.dims import Dim, settle
-from ortisan.registry.entries import Result, Site, lowers
+from ortisan.registry.entries import CONTRIB_DOMAIN, Result, Site, lowers
 from ortisan.registry.graph import Value
-from ortisan.registry.lower.heads import (
+from ortisan.registry.lower.attention.heads import (
     both,
     extend,
     head_size,
@@ -27,11 +27,10 @@ from ortisan.registry.lower.heads import (
     require_equal,
     split_heads,
 )
-from ortisan.registry.lower.products import product
+from ortisan.registry.lower.products.matmul import product
 from ortisan.registry.ops import Attention, Concatenate, DynamicSlice, Split
 from ortisan.registry.refusal import Refused
 
-CONTRIB_DOMAIN = "com.microsoft"
 _FILTER = -10000.0
 _MASKING = ("mask_filter_value", "num_heads", "scale", "unidirectional")
 

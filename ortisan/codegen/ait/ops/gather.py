@@ -1,0 +1,88 @@
+"""Selections by constant indices: AITemplate checks none that are known at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ortisan.codegen.ait.ait_op import AitOp
+from ortisan.codegen.ait.calls import CallWriter
+from ortisan.codegen.ait.composer import Composer
+from ortisan.codegen.ait.dims import Bounds, range_of
+from ortisan.codegen.ait.ops.move import compose_slice
+from ortisan.codegen.ait.rules import Reason
+from ortisan.registry.dims import Dim, is_static, settle
+from ortisan.registry.dtypes import Array, DType
+from ortisan.registry.graph import Node, Op, Value
+from ortisan.registry.ops import DynamicSlice, Gather, IndexSelect
+from ortisan.registry.refusal import Refused
+
+
+def _indices_rule(node: Node, bounds: Bounds) -> Reason:
+    x, indices = node.inputs
+    if indices.data is None:
+        return (
+            "AITemplate checks no index: one that is negative or too large would read other memory, "
+            "so a gather by indices known at run time stays in ONNX Runtime"
+        )
+    if isinstance(node.op, Gather) and x.dtype not in (DType.FLOAT16, DType.FLOAT32, DType.INT64):
+        return f"AITemplate's gather takes no {x.dtype.value}"
+    return "AITemplate's index_select takes no bool" if x.dtype is DType.BOOL else None
+
+
+def _compose_index_select(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
+    """One constant index is a slice; several are numbered from the start."""
+    assert isinstance(op, IndexSelect)
+    x, indices = inputs
+    if indices.data is None:
+        return [b.add(op, x, indices)]
+    dim, axis = x.shape[op.axis], op.axis
+    after = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+    numbers = indices.data.astype(np.int64).reshape(-1)
+    if numbers.size == 1:
+        start = settle(dim + int(numbers[0])) if numbers[0] < 0 else int(numbers[0])
+        starts = tuple(start if a == axis else 0 for a in range(len(x.shape)))
+        sizes = tuple(1 if a == axis else d for a, d in enumerate(x.shape))
+        picked = compose_slice(b, DynamicSlice(starts, sizes, (1,) * len(sizes)), (x,))[0]
+        return [b.reshape(picked, after)]
+    chosen = b.constant(_from_start(b, numbers, dim), "indices")
+    return [b.reshape(b.add(IndexSelect(axis), x, chosen), after)]
+
+
+def _call_index_select(w: CallWriter, node: Node) -> None:
+    op, (x, indices) = node.op, node.inputs
+    assert isinstance(op, IndexSelect)
+    if op.axis == 0 and len(x.shape) > 1 and all(map(is_static, x.shape)):
+        w.add(node, "batch_gather", [w.read(x), w.read(indices)])
+    else:
+        w.add(node, "index_select", [w.read(x), w.read(indices)], {"dim": op.axis})
+
+
+def _compose_gather(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
+    assert isinstance(op, Gather)
+    x, indices = inputs
+    if indices.data is not None:
+        indices = b.constant(_from_start(b, indices.data.astype(np.int64), x.shape[op.axis]), "indices")
+    return [b.add(op, x, indices)]
+
+
+def _from_start(b: Composer, numbers: Array, dim: Dim) -> Array:
+    if not is_static(dim) and (numbers < 0).any():
+        raise Refused("AITemplate counts indices from the start, and the dim is known at run time only")
+    result = np.where(numbers < 0, numbers + int(dim), numbers) if is_static(dim) else numbers
+    if (result >= range_of(dim, b.bounds)[0]).any() or (result < 0).any():
+        raise Refused(f"an index is outside of the dim {dim}, or may be")
+    return np.ascontiguousarray(result)
+
+
+def _call_gather(w: CallWriter, node: Node) -> None:
+    op, (x, indices) = node.op, node.inputs
+    assert isinstance(op, Gather)
+    w.add(node, "gather", [w.read(x), op.axis, w.read(indices)])
+
+
+OPS = (
+    AitOp(Gather, rule=_indices_rule, compose=_compose_gather, call=_call_gather),
+    AitOp(IndexSelect, rule=_indices_rule, compose=_compose_index_select, call=_call_index_select),
+)

@@ -1,0 +1,52 @@
+"""Op graph -> the program that AITemplate is given: all that can be done without AITemplate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ortisan.codegen.ait.barriers import set_barriers
+from ortisan.codegen.ait.calls import CallWriter
+from ortisan.codegen.ait.dialect import to_dialect
+from ortisan.codegen.ait.join_products import join_products
+from ortisan.codegen.ait.ops import AIT_OPS
+from ortisan.codegen.ait.program import Program
+from ortisan.registry.graph import Graph
+from ortisan.registry.passes.channels_last import channels_last
+from ortisan.registry.passes.fold_affine import fold_affine
+from ortisan.registry.passes.narrow import narrow
+from ortisan.registry.refusal import Refused
+
+_NOTHING = Program((), (), (), (), (), ())
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """An op graph as AITemplate's calls, or why some of its nodes can't be (origin -> reason)."""
+
+    program: Program
+    notes: tuple[str, ...]
+    refused: Mapping[str, str]
+
+
+def prepare(graph: Graph, *, half: bool = False) -> Prepared:
+    """Runs the passes, then writes the calls; in float16 when `half`."""
+    dialect = to_dialect(fold_affine(channels_last(narrow(graph) if half else graph)))
+    if dialect.refused:
+        return Prepared(_NOTHING, (), dialect.refused)
+    program, refused = write_calls(set_barriers(join_products(dialect.graph)))
+    return Prepared(program, dialect.notes, refused)
+
+
+def write_calls(graph: Graph) -> tuple[Program, dict[str, str]]:
+    """The program of a dialect graph, or the first node whose dims AITemplate could not find at run time."""
+    writer = CallWriter(graph)
+    for node in graph.nodes:
+        write = AIT_OPS[type(node.op)].call
+        if write is None:
+            raise TypeError(f"{node.op.name} is no op of the dialect")
+        try:
+            write(writer, node)
+        except Refused as reason:
+            return _NOTHING, {node.origin: str(reason)}
+    return writer.program(), {}

@@ -1,0 +1,63 @@
+"""Folds what follows a convolution, a factor or a term per channel, into its filters and its bias.
+
+conv(x, w) * f    becomes    conv(x, w f)        conv(x, w, b) + t    becomes    conv(x, w, b + t)
+
+A batch normalisation is one of each. The filters' channels are last, so this runs after `channels_last`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ortisan.registry.builder import Builder, is_constant
+from ortisan.registry.graph import Graph, Node, Value
+from ortisan.registry.ops import Conv2d, Elementwise
+from ortisan.registry.passes.rewrite import Rule, run_pass
+
+
+def fold_affine(graph: Graph) -> Graph:
+    """The same graph with products and sums per channel folded; one without convolutions is given back as it is."""
+    has_filters = any(isinstance(node.op, Conv2d) for node in graph.nodes)
+    return run_pass("fold_affine", graph, _FoldAffine()) if has_filters else graph
+
+
+class _FoldAffine(Rule):
+    def node(self, b: Builder, node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
+        if not isinstance(node.op, Elementwise) or node.op.func not in ("ADD", "MUL"):
+            return None
+        for image, constant in (inputs, inputs[::-1]):
+            made = b.producer(image)
+            if made is not None and isinstance(made.op, Conv2d) and _is_per_channel(constant, image):
+                return _folded(b, node.op.func, made, made.op, constant)
+        return None
+
+
+def _is_per_channel(constant: Value, image: Value) -> bool:
+    channels = image.shape[3]
+    return (
+        is_constant(constant)
+        and constant.data is not None
+        and bool(constant.data.size == channels)
+        and constant.shape[-1:] == (channels,)
+    )
+
+
+def _folded(b: Builder, func: str, made: Node, op: Conv2d, constant: Value) -> Sequence[Value] | None:
+    x, w, *rest = made.inputs
+    if constant.data is None or w.data is None or any(value.data is None for value in rest):
+        return None
+    numbers = constant.data.reshape(-1).astype(np.float64)
+    filters = w.data.astype(np.float64)
+    bias = rest[0].data.astype(np.float64) if rest and rest[0].data is not None else np.zeros(len(numbers))
+    if func == "MUL":
+        filters, bias = filters * numbers[:, None, None, None], bias * numbers
+    else:
+        bias = bias + numbers
+    dtype = x.dtype.numpy
+    # What a target has against it concerns the convolution, not what was folded into it.
+    b.origin = made.origin
+    operands = b.constant(filters.astype(dtype), w.name), b.constant(bias.astype(dtype), "bias")
+    return [b.add(replace(op, bias=True), x, *operands)]
