@@ -17,9 +17,9 @@ AUTO: Weights = "auto"
 
 
 def check_weights(weights: str) -> None:
-    known = get_args(Weights)
-    if weights not in known:
-        raise OptionError(f"weights must be one of {', '.join(known)}, not {weights!r}")
+    *others, last = map(repr, get_args(Weights))
+    if weights not in get_args(Weights):
+        raise OptionError(f"weights must be {', '.join(others)} or {last}, not {weights!r}")
 
 
 def apply_settings(

@@ -15,7 +15,7 @@ import onnx
 import pytest
 
 import ortisan
-from ortisan.pipeline import compile as facade
+from ortisan.codegen.cpu import plan
 from ortisan.runtime import folder as folders
 from tests.models.text import text_model
 
@@ -118,7 +118,7 @@ def test_a_killed_build_leaves_the_old_artifact(how: signal.Signals, model_file:
         "def stop(*_): print('verifying', flush=True); time.sleep(60)\n"
         "b.compare_session = stop\n"
         "sys.argv = ['ortisan', 'build', sys.argv[1], '-o', sys.argv[2], '--keep', 'all']\n"
-        "sys.exit(app.main())"
+        "sys.exit(app.run())"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", script, model_file, folder],
@@ -207,8 +207,8 @@ def test_nothing_to_compile_says_why(tmp_path: Path) -> None:
 
 @pytest.mark.build
 def test_a_wrong_result_writes_nothing(model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    packed = facade.pack
-    monkeypatch.setattr(facade, "pack", lambda data, layout: np.ascontiguousarray(packed(data, layout)[::-1]))
+    packed = plan.pack
+    monkeypatch.setattr(plan, "pack", lambda data, layout: np.ascontiguousarray(packed(data, layout)[::-1]))
     with pytest.raises(ortisan.VerifyError, match=r"disagree in 1 output; the worst is 'y' at batch="):
         ortisan.build(model_file, tmp_path / "out", keep="all")
     assert not list(tmp_path.iterdir())

@@ -76,7 +76,7 @@ def test_not_an_artifact(tmp_path: Path) -> None:
         ("{", "can't be read"),
         ("[]", "is not one of Ortisan's"),
         ('{"format": 99}', "has manifest format 99"),
-        ('{"format": 1}', "is incomplete"),
+        ('{"format": 2}', "is incomplete"),
     ],
 )
 def test_a_bad_manifest(text: str, words: str, folder: Path) -> None:

@@ -28,7 +28,7 @@ def entry(session: ort.InferenceSession) -> str | None:
 def record(folder: Path, weights: str) -> Path:
     """Changes the manifest's default."""
     path = folder / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"weights": weights}))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"settings": {"weights": weights}}))
     return folder
 
 
@@ -44,7 +44,7 @@ def test_load_tells_the_session(
 
 def test_build_records_the_default(model_file: Path, tmp_path: Path) -> None:
     artifact = ortisan.build(model_file, tmp_path / "out", keep="all", weights="huge")
-    assert artifact.manifest["weights"] == "huge"
+    assert artifact.settings == {"weights": "huge"}
     assert entry(ortisan.load(artifact.folder)) == "huge"
     assert entry(ortisan.load(artifact.folder, weights="mapped")) == "mapped"
 
@@ -75,7 +75,7 @@ def test_options_that_know_the_library_are_told_too_late(built: ortisan.Artifact
 
 
 def test_an_unknown_value(built: ortisan.Artifact, model_file: Path, tmp_path: Path, folder: Path) -> None:
-    said = "weights must be one of auto, mapped, huge, not 'tiny'"
+    said = "weights must be 'auto', 'mapped' or 'huge', not 'tiny'"
     with pytest.raises(ortisan.OptionError, match=said):
         ortisan.load(built.folder, weights="tiny")  # type: ignore[arg-type]
     with pytest.raises(ortisan.OptionError, match=said):
@@ -86,12 +86,12 @@ def test_an_unknown_value(built: ortisan.Artifact, model_file: Path, tmp_path: P
         ortisan.load(record(folder, "tiny"))
 
 
-def test_an_artifact_without_the_record(folder: Path, x: dict[str, np.ndarray]) -> None:
+def test_ops_without_the_setting_are_not_told(folder: Path) -> None:
     path = folder / "manifest.json"
-    manifest = json.loads(path.read_text())
-    del manifest["weights"]
-    path.write_text(json.dumps(manifest))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"settings": {}}))
     assert entry(ortisan.load(folder)) is None
+    with pytest.raises(ortisan.OptionError, match="whose custom ops have no setting 'weights'"):
+        ortisan.load(folder, weights="huge")
 
 
 def test_bench_takes_it(built: ortisan.Artifact) -> None:
