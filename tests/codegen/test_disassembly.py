@@ -12,6 +12,7 @@ import pytest
 
 from ortisan.codegen.cpu.isa import ISAS
 from ortisan.codegen.render import TEMPLATES
+from ortisan.codegen.tools.cmake import KERNEL_FLAGS
 from ortisan.codegen.tools.toolchain import Compiler, find_compiler
 from ortisan.errors import ToolchainError
 
@@ -27,7 +28,7 @@ void every_tile(int64_t rows, int64_t K, const float* a, int64_t lda, const floa
 #endif
 }
 """
-FLAGS = ["-O3", "-std=gnu++17", "-fno-exceptions", "-fno-rtti", "-fno-strict-aliasing", "-ffp-contract=fast"]
+FLAGS = ["-O3", "-std=gnu++17", *KERNEL_FLAGS]
 
 
 @dataclass(frozen=True)
