@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kColdBytes = int64_t{128} << 20;
 
 void multiply(Context& c, int64_t M, int64_t K, int64_t N, const float* a, const float* packed, const float* bias, float* out) {
-  const auto finish = [=](int64_t row, int64_t rows, int64_t col, const float* __restrict sums, int64_t width, int64_t n)
+  const auto epilogue = [=](int64_t row, int64_t rows, int64_t col, const float* __restrict sums, int64_t width, int64_t n)
                           ORTISAN_INLINE {
     for (int64_t i = 0; i < rows; ++i) {
       float* to = out + (row + i) * N + col;
@@ -28,8 +28,8 @@ void multiply(Context& c, int64_t M, int64_t K, int64_t N, const float* a, const
       for (int64_t j = 0; j < n; ++j) to[j] = sums[i * width + j] + offset[j];
     }
   };
-  const auto touch = [=](int64_t row, int64_t col) ORTISAN_INLINE { __builtin_prefetch(out + row * N + col, 1); };
-  gemm_packed<float>(c, M, K, a, K, default_cut, Product(N, packed, finish, touch));
+  const auto prefetch = [=](int64_t row, int64_t col) ORTISAN_INLINE { __builtin_prefetch(out + row * N + col, 1); };
+  gemm_packed<float>(c, M, K, a, K, default_blocking, Product(N, packed, epilogue, prefetch));
 }
 
 double rate(ThreadPool& pool, int64_t M, int64_t K, int64_t N, int64_t copies, double enough) {

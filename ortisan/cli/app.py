@@ -86,7 +86,7 @@ def build(
     weights: options.Weights = "auto",
     name: options.Name = None,
     tune: Annotated[
-        str, typer.Option(metavar="auto|off|full", help="Time how to cut matrix products: a few ways, none, many.")
+        str, typer.Option(metavar="auto|off|full", help="Autotune matrix-product blocking: few candidates, none, many.")
     ] = "auto",
     inputs: options.Inputs = None,
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Don't compare with ONNX Runtime.")] = False,

@@ -124,7 +124,7 @@ class Compilation:
     options: Options = field(repr=False)
     model_hash: str = field(repr=False)
     tuning: Tuning = field(repr=False)
-    """How matrix products are cut, and who chose it."""
+    """How matrix products are blocked, and who chose it."""
     near_misses: tuple[NearMiss, ...] = field(repr=False, default=())
     passes: Mapping[str, int] = field(repr=False, default_factory=dict)
     symbols: Mapping[str, str] = field(repr=False, default_factory=dict)

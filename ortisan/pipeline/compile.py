@@ -86,7 +86,7 @@ def compile(
     `cache="in-place"` makes past and present of a decoder one buffer, so that a step writes its new positions and
     copies nothing; see docs/decoders.md.
 
-    `tune` says who chooses how matrix products are cut into pieces, which changes their speed and never a result: "off"
+    `tune` says who chooses the blocking of matrix products, which changes their speed and never a result: "off"
     is a cost model, which needs nothing; "auto" times a few candidates on this machine, once for each size, and
     remembers which was best; "full" times many, which takes minutes. `build` takes "auto".
 
@@ -119,8 +119,8 @@ def compile_with(
     tuning: Tuning | None = None,
     before_timing: Callable[[], None] | None = None,
 ) -> Compilation:
-    """With `tuning`, the cuts that were chosen before are taken again. `before_timing` is called when tuning has to
-    time something, and returns when the machine is its own.
+    """With `tuning`, the blockings that were chosen before are taken again. `before_timing` is called when tuning has
+    to time something, and returns when the machine is its own.
     """
     say = on_progress or (lambda _: None)
     say("reading the model")
@@ -245,8 +245,8 @@ def _hash8(
 ) -> str:
     """Eight digits that differ when the generated library does."""
     graphs = "\n".join(f"{sub.graph}\n{sub.graph.bounds}\n{sub.graph.guards}" for sub in subgraphs)
-    cuts = "\n".join(_choices(plan, tuning) for plan in plans)
-    text = f"{__version__}\n{digest}\n{options.target}\n{graphs}\n{cuts}"
+    blockings = "\n".join(_choices(plan, tuning) for plan in plans)
+    text = f"{__version__}\n{digest}\n{options.target}\n{graphs}\n{blockings}"
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 

@@ -1,4 +1,4 @@
-"""Which cut is chosen, and when the machine and the cache are asked. Times are made up, but for the last tests."""
+"""Which blocking is chosen, and when the machine and the cache are asked. Times are made up, but for the last tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import ortisan
 from ortisan.codegen.cpu.isa import ISAS, find_isa
 from ortisan.codegen.cpu.machine import Machine, cpu_model, this_machine
 from ortisan.codegen.cpu.tune import choose as tuning_module
-from ortisan.codegen.cpu.tune.blocking import DEFAULT, Cut, Product, as_numbers, candidates
+from ortisan.codegen.cpu.tune.blocking import DEFAULT, Blocking, Product, as_numbers, candidates
 from ortisan.codegen.cpu.tune.choose import Race, Tuning, by_cost_model, tune
 from ortisan.codegen.cpu.tune.timer import load_timer, render_timer
 from ortisan.codegen.tools.cmake import KERNEL_FLAGS
@@ -42,16 +42,16 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 class FakeTimer:
     """Cuts take 1 s, but for those that `seconds` names."""
 
-    seconds: Callable[[Cut, int], float] = lambda cut, threads: 1.0
+    seconds: Callable[[Blocking, int], float] = lambda blocking, threads: 1.0
     calls: list[dict[str, Any]] = field(default_factory=list)
 
     def time_products(self, **given: Any) -> Sequence[float]:
         self.calls.append(given)
-        return [self.seconds(Cut(*cut), given["threads"]) for cut in given["cuts"]]
+        return [self.seconds(Blocking(*blocking), given["threads"]) for blocking in given["blockings"]]
 
 
-def fast(cut: Cut, gain: float = 0.5) -> FakeTimer:
-    return FakeTimer(lambda c, threads: 1 - gain if c == cut else 1.0)
+def fast(blocking: Blocking, gain: float = 0.5) -> FakeTimer:
+    return FakeTimer(lambda c, threads: 1 - gain if c == blocking else 1.0)
 
 
 def choose(timer: Any, *products: Product, mode: Any = "auto", **options: Any) -> Tuning:
@@ -59,8 +59,8 @@ def choose(timer: Any, *products: Product, mode: Any = "auto", **options: Any) -
     return tune(products or (ONE,), mode=mode, timer=timer, **settings)
 
 
-def chosen(tuning: Tuning) -> list[tuple[Cut, str]]:
-    return [(choice.cut, choice.source) for choice in tuning.choices]
+def chosen(tuning: Tuning) -> list[tuple[Blocking, str]]:
+    return [(choice.blocking, choice.source) for choice in tuning.choices]
 
 
 def test_the_fastest_wins() -> None:
@@ -68,7 +68,7 @@ def test_the_fastest_wins() -> None:
     assert chosen(tuning) == [(WIDE, "measured")]
     assert tuning.choices[0].seconds == {"1": 0.5, "4": 0.5}
     assert tuning.choices[0].model_seconds == {"1": 1.0, "4": 1.0}
-    assert tuning.table(ONE)[0].cut == WIDE
+    assert tuning.table(ONE)[0].blocking == WIDE
 
 
 def test_the_machine_is_asked_for_when_something_is_timed() -> None:
@@ -85,11 +85,13 @@ def test_a_small_gain_is_noise() -> None:
 
 
 def test_both_numbers_of_threads_count() -> None:
-    def seconds(cut: Cut, threads: int) -> float:
-        return {(WIDE, 1): 0.5, (WIDE, 4): 1.01}.get((cut, threads), 1.0)
+    def seconds(blocking: Blocking, threads: int) -> float:
+        return {(WIDE, 1): 0.5, (WIDE, 4): 1.01}.get((blocking, threads), 1.0)
 
     assert chosen(choose(FakeTimer(seconds))) == [(WIDE, "measured")]
-    slower = FakeTimer(lambda cut, threads: 1.1 if (cut, threads) == (WIDE, 4) else seconds(cut, threads))
+    slower = FakeTimer(
+        lambda blocking, threads: 1.1 if (blocking, threads) == (WIDE, 4) else seconds(blocking, threads)
+    )
     assert chosen(choose(slower, weight_bytes=1 << 20)) == [(DEFAULT, "measured")]
 
 
@@ -112,19 +114,21 @@ def test_times_of_0_choose_nothing(times: list[float]) -> None:
 
 
 def test_the_winner_must_win_twice() -> None:
-    timer = FakeTimer(lambda cut, threads: 0.5 if cut == WIDE and len(timer.calls) <= 2 else 1.0)
+    timer = FakeTimer(lambda blocking, threads: 0.5 if blocking == WIDE and len(timer.calls) <= 2 else 1.0)
     assert chosen(choose(timer)) == [(DEFAULT, "measured")]
     assert len(timer.calls) == 4
-    assert [call["cuts"] for call in timer.calls[2:]] == [[as_numbers(cut) for cut in (DEFAULT, WIDE, DEFAULT)]] * 2
+    assert [call["blockings"] for call in timer.calls[2:]] == [
+        [as_numbers(blocking) for blocking in (DEFAULT, WIDE, DEFAULT)]
+    ] * 2
 
 
 def test_the_default_runs_at_both_ends() -> None:
     timer = FakeTimer()
     choose(timer)
     (problem, _), *_ = ONE.sizes()
-    expected = [as_numbers(cut) for cut in (*candidates(problem, "auto"), DEFAULT)]
-    assert [call["cuts"] for call in timer.calls] == [expected, expected]
-    assert timer.calls[0]["cuts"][0] == timer.calls[0]["cuts"][-1] == as_numbers(DEFAULT)
+    expected = [as_numbers(blocking) for blocking in (*candidates(problem, "auto"), DEFAULT)]
+    assert [call["blockings"] for call in timer.calls] == [expected, expected]
+    assert timer.calls[0]["blockings"][0] == timer.calls[0]["blockings"][-1] == as_numbers(DEFAULT)
 
 
 @pytest.mark.parametrize(
@@ -177,15 +181,17 @@ def test_other_kernels_are_another_choice(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_choice_among_all_counts_for_auto_too() -> None:
-    rare = Cut(512, 192, 100_000, True)
+    rare = Blocking(512, 192, 100_000, True)
     assert chosen(choose(fast(rare), mode="full")) == [(rare, "measured")]
     assert chosen(choose(None)) == [(rare, "from cache")]
 
 
 def test_a_product_of_any_rows_is_tuned_for_some() -> None:
-    tuning = choose(FakeTimer(lambda cut, threads: 0.5 if cut == WIDE else 1.0), replace(ONE, low=0, high=None))
+    tuning = choose(
+        FakeTimer(lambda blocking, threads: 0.5 if blocking == WIDE else 1.0), replace(ONE, low=0, high=None)
+    )
     assert [choice.problem.rows for choice in tuning.choices] == [1, 8, 32, 128, 512]
-    assert [(row.rows, row.cut) for row in tuning.table(replace(ONE, low=0, high=None))] == [
+    assert [(row.rows, row.blocking) for row in tuning.table(replace(ONE, low=0, high=None))] == [
         (256, DEFAULT),
         (None, WIDE),
     ]
@@ -226,9 +232,9 @@ def test_what_keeps_it_from_timing_is_a_warning(error: Exception, monkeypatch: p
     assert tuning.note == reason
 
 
-@pytest.mark.parametrize("cut", [[1], [0, 1, 1, True], [2**40, 1, 1, True], ["a", 1, 1, True], None])
-def test_an_answer_of_another_form_is_measured_again(cut: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = {"cut": cut, "seconds": {}, "cost_model_seconds": {}, "noise": 0.0}
+@pytest.mark.parametrize("blocking", [[1], [0, 1, 1, True], [2**40, 1, 1, True], ["a", 1, 1, True], None])
+def test_an_answer_of_another_form_is_measured_again(blocking: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = {"blocking": blocking, "seconds": {}, "cost_model_seconds": {}, "noise": 0.0}
     monkeypatch.setattr(tuning_module.tuning_cache, "look_up", lambda facts: answer)
     assert chosen(choose(fast(WIDE))) == [(WIDE, "measured")]
 
@@ -263,7 +269,7 @@ def test_off_asks_neither_the_machine_nor_the_cache(cache: Path, monkeypatch: py
     assert {source for _, source in chosen(compiled.tuning)} == {"cost model"}
     assert render_sources(compiled) == render_sources(ortisan.compile(mlp(sizes=(768, 3072))))
     assert (cache / "tuning.sqlite").read_bytes() == before
-    assert by_cost_model([ONE]).table(ONE)[0].cut == DEFAULT
+    assert by_cost_model([ONE]).table(ONE)[0].blocking == DEFAULT
 
 
 @pytest.mark.parametrize("target", ["cpu:aarch64", "cpu:x86-64-v4", "reference"])
@@ -286,8 +292,8 @@ def compile_with_times(monkeypatch: pytest.MonkeyPatch, timer: Any) -> ortisan.C
 
 
 def test_the_same_cache_gives_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    def seconds(cut: Cut, threads: int) -> float:
-        return 0.5 if cut.work == 25_000 else 1.0
+    def seconds(blocking: Blocking, threads: int) -> float:
+        return 0.5 if blocking.work == 25_000 else 1.0
 
     first = compile_with_times(monkeypatch, FakeTimer(seconds))
     other = compile_with_times(monkeypatch, None)
@@ -308,7 +314,9 @@ def test_the_domain_is_that_of_the_cuts_and_not_of_the_mode(monkeypatch: pytest.
 
 
 def test_a_conversion_keeps_the_cuts_without_a_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled = compile_with_times(monkeypatch, FakeTimer(lambda cut, threads: 0.5 if cut.work == 25_000 else 1.0))
+    compiled = compile_with_times(
+        monkeypatch, FakeTimer(lambda blocking, threads: 0.5 if blocking.work == 25_000 else 1.0)
+    )
     (cache / "tuning.sqlite").unlink()
     forbid(monkeypatch)
     converted = ortisan.convert_graph(mlp(sizes=(64, 96, 8)), compiled)
@@ -346,8 +354,16 @@ def real_timer(timer_cache: Path) -> Any:
 
 
 def arguments(**changes: Any) -> dict[str, Any]:
-    cuts = [as_numbers(DEFAULT), (8, 5, 1, False), (10**6, 10**6, 10**9, True)]
-    usual = {"type": "float32", "rows": 13, "depth": 33, "columns": [5, 40], "cuts": cuts, "threads": 2, "copies": 3}
+    blockings = [as_numbers(DEFAULT), (8, 5, 1, False), (10**6, 10**6, 10**9, True)]
+    usual = {
+        "type": "float32",
+        "rows": 13,
+        "depth": 33,
+        "columns": [5, 40],
+        "blockings": blockings,
+        "threads": 2,
+        "copies": 3,
+    }
     return {**usual, "seconds": 0.001, **changes}
 
 
@@ -371,7 +387,7 @@ def test_the_real_timer_times_every_cut(type_: str, rows: int, real_timer: Any) 
         ({"columns": [4, 0]}, "at least 1"),
         ({"threads": 0}, "threads must be"),
         ({"copies": 0}, "copies at least 1"),
-        ({"cuts": [(0, 1, 1, True)]}, "must be at least 1"),
+        ({"blockings": [(0, 1, 1, True)]}, "must be at least 1"),
     ],
 )
 def test_the_real_timer_refuses_nonsense(changes: dict[str, Any], message: str, real_timer: Any) -> None:

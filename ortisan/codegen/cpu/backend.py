@@ -1,4 +1,4 @@
-"""The kernel plans of a compilation, with the cuts of its matrix products chosen."""
+"""The kernel plans of a compilation, with the blockings of its matrix products chosen."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def plan_graphs(
     """
     if adapter is not None:
         models = tuple(map(adapter.model, graphs))
-        return models, by_cost_model((), options.tune, "AITemplate chooses how products are cut")
+        return models, by_cost_model((), options.tune, "AITemplate chooses how products are blocked")
     if options.target.kind != "cpu":
         return (), by_cost_model((), options.tune, "nothing is generated for this target")
     say("planning the kernels")
     plans = tuple(map(plan_graph, graphs))
     tuning = _tune(plans, options, say, before_timing) if given is None else given
     if any(tuning.table(product) != table(product) for plan in plans for product in plan.products):
-        plans = tuple(plan_graph(graph, cut_table=tuning.table) for graph in graphs)
+        plans = tuple(plan_graph(graph, blocking_table=tuning.table) for graph in graphs)
     return plans, tuning
 
 

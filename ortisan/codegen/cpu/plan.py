@@ -12,7 +12,7 @@ from ortisan.codegen.cpu.kernels import emit
 from ortisan.codegen.cpu.kernels.move import Box, CopyContext, bits
 from ortisan.codegen.cpu.memory import Copy, MemoryPlan, plan_memory
 from ortisan.codegen.cpu.packing import pack, packed_bytes
-from ortisan.codegen.cpu.tune.blocking import CutTable, Product, table
+from ortisan.codegen.cpu.tune.blocking import BlockingTable, Product, table
 from ortisan.codegen.cpu.views import Views
 from ortisan.codegen.expressions import DimPrinter
 from ortisan.registry.dims import product
@@ -33,7 +33,7 @@ class GraphPlan:
     views: Views
     printer: DimPrinter
     products: tuple[Product, ...]
-    """The distinct matrix products whose cuts can be tuned."""
+    """The distinct matrix products whose blockings can be tuned."""
 
     def packed_weights(self) -> list[Array]:
         return [pack(weight.value.data, weight.layout) for weight in self.weights if weight.value.data is not None]
@@ -51,13 +51,20 @@ class GraphPlan:
         return names
 
 
-def plan_graph(graph: Graph, keep_all: bool = False, cut_table: Callable[[Product], CutTable] = table) -> GraphPlan:
-    """With `keep_all`, every value stays in memory to the end of a run, for debugging. `cut_table` chooses the cuts."""
+def plan_graph(
+    graph: Graph, keep_all: bool = False, blocking_table: Callable[[Product], BlockingTable] = table
+) -> GraphPlan:
+    """With `keep_all`, every value stays in memory to the end of a run, for debugging.
+
+    `blocking_table` chooses the blockings of products.
+    """
     verify_graph(graph)
     # What joins a product is settled first, so that nothing leaves it to read through strides.
     views = Views(graph, loops(graph, Views(graph)))
     groups = fuse(graph, views)
-    context = EmitContext(DimPrinter(graph.symbols), views, graph.bounds, cut_table, joined=joined_caches(graph, views))
+    context = EmitContext(
+        DimPrinter(graph.symbols), views, graph.bounds, blocking_table, joined=joined_caches(graph, views)
+    )
     kernels = [emit(group, context) for group in groups]
     workspace = {
         group: kernel.workspace for group, kernel in zip(groups, kernels, strict=True) if kernel.workspace is not None

@@ -1,4 +1,4 @@
-"""gemm.h under every cut that tuning may try: the bits don't change. And the table of cuts by rows."""
+"""gemm.h under every blocking that tuning may try: the bits don't change. And the table of blockings by rows."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def test_no_candidate_changes_a_bit(
     sizes = [ctypes.c_int64(size) for size in (rows, columns, depth)]
     steps = [ctypes.c_int64(step) for step in (depth, columns, 1)]
     results = set()
-    for cut in candidates(Problem(dtype, depth, (columns,), rows), "full"):
+    for blocking in candidates(Problem(dtype, depth, (columns,), rows), "full"):
         out = np.full((rows, columns), 99).astype(dtype.numpy)
-        numbers = [ctypes.c_int64(int(number)) for number in as_numbers(cut)]
+        numbers = [ctypes.c_int64(int(number)) for number in as_numbers(blocking)]
         lda, *strides = steps
         arrays = [Pointer(array) for array in (a, b, bias, packed, out)]
         assert driver.gemm_array(name, *sizes, arrays[0], lda, arrays[1], *strides, *arrays[2:], *numbers) == 1
