@@ -67,12 +67,12 @@ ORTISAN_INLINE inline void thin_products(int64_t depth, const compute_t<T>* q, c
       ORTISAN_UNROLL(2)
       for (int i = 0; i < J; ++i) {
         row[i] = load_lanes<T>(k + i * stride + e + p * lanes);
-        if (R > 1) ORTISAN_IN_REGISTER(row[i]);
+        if (R > 1) keep_in_register(row[i]);
       }
       ORTISAN_UNROLL(4)
       for (int r = 0; r < R; ++r) {
         V own = read_unaligned<V>(q + r * head_slice + e + p * lanes);
-        if (J > 1) ORTISAN_IN_REGISTER(own);
+        if (J > 1) keep_in_register(own);
         ORTISAN_UNROLL(2)
         for (int i = 0; i < J; ++i) s[r][i][p] += own * row[i];
       }
@@ -146,7 +146,7 @@ inline void thin_strip(int64_t keys, const compute_t<T>* weights, const T* v, in
     ORTISAN_UNROLL(8)
     for (int w = 0; w < W; ++w) {
       V row = load_lanes<T>(v + j * stride + w * lanes);
-      if (R > 1) ORTISAN_IN_REGISTER(row);
+      if (R > 1) keep_in_register(row);
       ORTISAN_UNROLL(4)
       for (int r = 0; r < R; ++r) s[r][w] += weights[r * thin_slice + j] * row;
     }

@@ -56,8 +56,9 @@ void pack_panel(int64_t K, int64_t width, const T* b, int64_t stride_k, int64_t 
 // on. Up to six rows are two thin tiles, one after the other over blocks of the panels that stay in the L1 cache.
 template <class T>
 constexpr int64_t panels_at_once(int64_t rows) {
+  constexpr int64_t thin = TileThin<T>::rows;
   if (is_small_float<T>) return 1;
-  if (rows > (tile_panels<T> > 1 ? 1 : vector_bytes == 32 ? 2 * thin_tile_rows : thin_tile_rows)) return tile_panels<T>;
+  if (rows > (tile_panels<T> > 1 ? 1 : vector_bytes == 32 ? 2 * thin : thin)) return tile_panels<T>;
   return vector_bytes == 16 ? (rows == 1 ? 2 : 1) : (rows == 1 ? 4 : 2);
 }
 

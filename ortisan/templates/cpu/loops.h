@@ -3,15 +3,9 @@
 
 #include <cstdint>
 
+#include "macros.h"
 #include "parallel.h"
 #include "pieces.h"
-
-// Tells the compiler that iterations of the next loop don't touch each other's memory.
-#if defined(__clang__)
-#define ORTISAN_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define ORTISAN_INDEPENDENT _Pragma("GCC ivdep")
-#endif
 
 namespace ortisan {
 

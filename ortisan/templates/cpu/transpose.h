@@ -48,6 +48,8 @@ inline void transpose_8x8(const float* src, int64_t stride, float* dst, int64_t 
   for (int i = 0; i < 8; ++i) *reinterpret_cast<float8_unaligned*>(dst + i * width) = t[i];
 }
 
+#undef ORTISAN_SHUFFLE
+
 // dst[k * width + j] = src[j * stride + k] for k < depth and j < columns <= width.
 template <class C>
 inline void transpose_into(int64_t depth, int64_t columns, const C* src, int64_t stride, C* dst, int64_t width) {

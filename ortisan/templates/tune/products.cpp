@@ -49,3 +49,5 @@ const TimedProduct* find_product(const char* type) {
 }
 
 }  // namespace ortisan
+
+#include "end_macros.h"
