@@ -10,11 +10,9 @@ from ortisan.codegen.ait.calls import ROWS
 from ortisan.codegen.ait.compose import COMPOSITIONS
 from ortisan.codegen.ait.rules import RULES
 from ortisan.codegen.cpu.kernels import EMITTERS
-from ortisan.codegen.cpu.packing import panel_width
 from ortisan.codegen.cpu.source import _HEADERS
 from ortisan.codegen.render import TEMPLATES
 from ortisan.registry.document import op_classes, render_document
-from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Op
 from ortisan.registry.ops import Conv2d, Pool2d
 from ortisan.registry.scalars import SCALARS
@@ -51,9 +49,3 @@ def test_every_template_is_used() -> None:
 
 def test_the_list_of_ops_is_current() -> None:
     assert (ROOT / "docs" / "ops.md").read_text() == render_document(), "run `make docs`"
-
-
-def test_panels_are_as_wide_in_python_as_in_cpp() -> None:
-    text = (TEMPLATES / "cpu" / "tile.h").read_text()
-    assert "panel_width = std::is_same_v<T, double> ? 8 : 16" in text
-    assert [panel_width(d) for d in (DType.FLOAT64, DType.FLOAT32, DType.FLOAT16, DType.INT32)] == [8, 16, 16, 16]

@@ -15,13 +15,11 @@ from ortisan.codegen.cpu.tune.blocking import (
     BlockingUpTo,
     Problem,
     Product,
-    as_numbers,
     candidates,
-    effect,
+    distinct,
     model_blocking,
     table,
 )
-from ortisan.codegen.render import TEMPLATES
 from ortisan.pipeline.compile import render_sources
 from ortisan.registry.dims import bounds_of, product, symbol
 from ortisan.registry.dtypes import DType
@@ -37,12 +35,6 @@ BERT = [
     (512, (2048,)),
     (64, (2,)),
 ]
-
-
-def test_the_default_is_the_one_of_the_kernels() -> None:
-    found = re.search(r"default_blocking = \{(.*)\}", (TEMPLATES / "cpu" / "blocking.h").read_text())
-    assert found is not None
-    assert found[1] == ", ".join(str(number).lower() for number in as_numbers(DEFAULT))
 
 
 @pytest.mark.parametrize("depth, columns", BERT)
@@ -94,23 +86,18 @@ def test_equal_neighbours_are_one_row_of_the_table() -> None:
     assert by_rows == (BlockingUpTo(3, DEFAULT), BlockingUpTo(64, wide), BlockingUpTo(None, DEFAULT))
 
 
-@pytest.mark.parametrize("dtype", [F32, DType.FLOAT64, DType.FLOAT16])
-@pytest.mark.parametrize("rows", [1, 2, 8, 32, 128, 512])
 @pytest.mark.parametrize("depth, columns", [*BERT, (1024, (4096,))])
-def test_candidates_differ_in_what_they_come_to(dtype: DType, rows: int, depth: int, columns: tuple[int, ...]) -> None:
-    problem = Problem(dtype, depth, columns, rows)
+def test_the_cost_model_is_the_first_candidate(depth: int, columns: tuple[int, ...]) -> None:
+    problem = Problem(F32, depth, columns, 128)
     few, many = candidates(problem, "auto"), candidates(problem, "full")
     assert few[0] == many[0] == model_blocking(problem)
-    assert len(few) <= 10
-    assert {effect(blocking, problem) for blocking in few[:1]} <= {effect(blocking, problem) for blocking in many}
-    for blockings in (few, many):
-        assert len({effect(blocking, problem) for blocking in blockings}) == len(blockings)
+    assert len(few) == len(set(few)) == 11
+    assert len(many) == len(set(many)) > 20 * len(few)
 
 
-def test_a_large_product_has_more_than_a_few_candidates() -> None:
-    problem = Problem(F32, 768, (3072,), 128)
-    assert len(candidates(problem, "auto")) >= 6
-    assert len(candidates(problem, "full")) > 3 * len(candidates(problem, "auto"))
+def test_of_equal_launches_the_first_blocking_stays() -> None:
+    deep, wide = replace(DEFAULT, depth=1000), replace(DEFAULT, band=256)
+    assert distinct((DEFAULT, deep, wide), ((1, 1), (1, 1), (1, 2))) == (DEFAULT, wide)
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,10 @@ class FakeTimer:
     seconds: Callable[[Blocking, int], float] = lambda blocking, threads: 1.0
     calls: list[dict[str, Any]] = field(default_factory=list)
 
+    def launches(self, **given: Any) -> Sequence[tuple[Any, ...]]:
+        """Only the number of bands is not a blocking's own."""
+        return [(depth, -(-given["rows"] // band), *rest) for depth, band, *rest in given["blockings"]]
+
     def time_products(self, **given: Any) -> Sequence[float]:
         self.calls.append(given)
         return [self.seconds(Blocking(*blocking), given["threads"]) for blocking in given["blockings"]]
@@ -365,6 +369,46 @@ def arguments(**changes: Any) -> dict[str, Any]:
         "copies": 3,
     }
     return {**usual, "seconds": 0.001, **changes}
+
+
+@dataclass
+class Recording:
+    """The real launches, and what would be timed."""
+
+    timer: Any
+    timed: list[tuple[int, int, int, bool]] = field(default_factory=list)
+
+    def launches(self, **given: Any) -> Sequence[tuple[Any, ...]]:
+        return self.timer.launches(**given)
+
+    def time_products(self, **given: Any) -> Sequence[float]:
+        self.timed = given["blockings"][:-1]
+        return [1.0] * len(given["blockings"])
+
+
+@pytest.mark.build
+@pytest.mark.parametrize("mode", ["auto", "full"])
+@pytest.mark.parametrize("dtype", [F32, DType.FLOAT64, DType.FLOAT16])
+@pytest.mark.parametrize("rows", [1, 2, 4, 5, 6, 7, 128, 300])
+def test_no_two_candidates_come_to_the_same(rows: int, dtype: DType, mode: str, real_timer: Any) -> None:
+    timer = Recording(real_timer)
+    choose(timer, Product(dtype, 768, (768, 40), rows, rows), mode=mode)
+    size = {"type": dtype.value, "rows": rows, "depth": 768, "columns": [768, 40]}
+    launches = real_timer.launches(**size, blockings=timer.timed)
+    assert len(set(launches)) == len(launches)
+    (problem, _), *_ = Product(dtype, 768, (768, 40), rows, rows).sizes()
+    every = real_timer.launches(**size, blockings=[as_numbers(b) for b in candidates(problem, mode)])  # type: ignore[arg-type]
+    assert set(launches) == set(every)
+
+
+@pytest.mark.build
+def test_launches_refuse_nonsense(real_timer: Any) -> None:
+    size = {"type": "float32", "rows": 1, "depth": 8, "columns": [8]}
+    assert real_timer.launches(**size, blockings=[]) == []
+    with pytest.raises(ValueError, match="not timed"):
+        real_timer.launches(**{**size, "type": "int8"}, blockings=[])
+    with pytest.raises(ValueError, match="must be at least 1"):
+        real_timer.launches(**size, blockings=[(1, 0, 1, True)])
 
 
 @pytest.mark.build

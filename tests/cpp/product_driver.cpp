@@ -49,6 +49,29 @@ EXPORT int64_t packed_count(const char* type, int64_t K, int64_t N) {
   return count;
 }
 
+// What Python repeats of these headers: the panels' width, and the limits of blockings.
+EXPORT int64_t panel_width_of(const char* type) {
+  int64_t width = 0;
+  with_type(type, [&](auto t) { width = panel_width<decltype(t)>; });
+  return width;
+}
+
+EXPORT void blocking_limits(int64_t* out) {
+  const Blocking& b = default_blocking;
+  const int64_t all[] = {b.depth, b.band, b.work, b.prefetch, detail::largest_band};
+  for (const int64_t number : all) *out++ = number;
+}
+
+EXPORT void launch_of(const char* type, int64_t M, int64_t N, int64_t K, int64_t depth, int64_t band, int64_t work,
+                      int64_t prefetch, int64_t* out) {
+  with_type(type, [&](auto t) {
+    using T = decltype(t);
+    const Launch l = launch<T>(M, K, ceil_quotient(N, panel_width<T>), {depth, band, work, prefetch != 0});
+    const int64_t all[] = {l.depth, l.bands, l.groups, l.prefetch};
+    for (const int64_t number : all) *out++ = number;
+  });
+}
+
 EXPORT int gemm_array(const char* type, int64_t M, int64_t N, int64_t K, const void* a, int64_t lda, const void* b,
                       int64_t stride_k, int64_t stride_n, const void* bias, void* packed, void* out, int64_t depth,
                       int64_t band, int64_t work, int64_t prefetch) {

@@ -28,4 +28,11 @@ constexpr const Blocking& blocking_for(int64_t M, const BlockingUpTo (&blockings
   return blockings[i].blocking;
 }
 
+// What a blocking comes to for a product, where it is run.
+struct Launch {
+  int64_t depth;  // k per block; 0 where the kernel has a depth of its own
+  int64_t bands, groups;  // of rows, and of panels: their product is the number of tasks
+  bool prefetch;  // whether some tile fetches what is read next
+};
+
 }  // namespace ortisan

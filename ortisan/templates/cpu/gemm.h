@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "blocking.h"
+#include "launch.h"
 #include "pieces.h"
 #include "tile.h"
 #include "transpose.h"
@@ -27,10 +28,6 @@ constexpr int64_t packed_elements(int64_t K, int64_t N) {
 }
 
 namespace detail {
-
-constexpr int64_t largest_band = 256;
-constexpr int64_t depth_in_thin_tiles = 96;  // k per block where two panels are read by two tiles
-constexpr int64_t depth_converted = 256;  // k per block of types that are converted to compute with
 
 template <class T>
 void pack_panel(int64_t K, int64_t width, const T* b, int64_t stride_k, int64_t stride_n, T* panel) {
@@ -51,17 +48,6 @@ void pack_panel(int64_t K, int64_t width, const T* b, int64_t stride_k, int64_t 
   }
 }
 
-// Panels that are worked on together: those of a tile. Few rows over one panel have too few independent accumulators to hide the
-// latency of an FMA, and several streams reach higher bandwidth. A panel of four vectors has enough accumulators from two rows
-// on. Up to six rows are two thin tiles, one after the other over blocks of the panels that stay in the L1 cache.
-template <class T>
-constexpr int64_t panels_at_once(int64_t rows) {
-  constexpr int64_t thin = TileThin<T>::rows;
-  if (is_small_float<T>) return 1;
-  if (rows > (tile_panels<T> > 1 ? 1 : vector_bytes == 32 ? 2 * thin : thin)) return tile_panels<T>;
-  return vector_bytes == 16 ? (rows == 1 ? 2 : 1) : (rows == 1 ? 4 : 2);
-}
-
 // The macro tile of a product: `rows` rows from `row` on, the columns of `panels` panels from `col` on, all of K.
 template <class T>
 struct MacroTile {
@@ -80,18 +66,15 @@ struct MacroTile {
   void run(const Epilogue& epilogue, const Prefetch& prefetch) const {
     C sums[largest_band * NR * tile_panels<C>];
     const int64_t width = panels * NR;
-    const int64_t tiles = ceil_quotient(rows, rows_over<C>(panels));
-    const int64_t low = rows / tiles, higher = rows % tiles;
+    const TileLoop loop = TileLoop::of<T>(rows, panels, blocking);
+    const int64_t tiles = loop.tiles, low = rows / tiles, higher = rows % tiles;
     if (K == 0) {
       for (int64_t i = 0; i < rows * width; ++i) sums[i] = C(0);
       run_epilogue(0, rows, sums, epilogue);
     }
-    const bool thin = panels > tile_panels<C>;
-    const int64_t depth = is_small_float<T> ? depth_converted : thin && tiles > 1 ? depth_in_thin_tiles : blocking.depth;
-    for (int64_t k0 = 0; k0 < K; k0 += depth) {
-      const int64_t k1 = min_of(k0 + depth, K);
-      // A single tile reads B at the speed of memory, where the hardware's own prefetching does best.
-      const int64_t share = blocking.prefetch && tiles > 1 && !thin ? (k1 - k0) * NR * int64_t(sizeof(T)) / tiles : 0;
+    for (int64_t k0 = 0; k0 < K; k0 += loop.depth) {
+      const int64_t k1 = min_of(k0 + loop.depth, K);
+      const int64_t share = loop.prefetch ? (k1 - k0) * NR * int64_t(sizeof(T)) / tiles : 0;
       Next next = Next::spread(packed + (k1 < K ? k1 : panels * K) * NR, share, k1 - k0);
       C converted[is_small_float<T> ? depth_converted * NR : 1];
       if constexpr (is_small_float<T>) {
@@ -153,29 +136,6 @@ void run_panels(MacroTile<T> tile, int64_t first, int64_t last, const T* packed,
     tile.run(epilogue, prefetch);
   }
 }
-
-// Bands of nearly equal height, and groups of panels, that make the tasks of a product. Panels that are worked on together
-// are never in two groups.
-struct Tasks {
-  int64_t M, panels, bands, unit, groups;
-
-  template <class T>
-  static Tasks of(int64_t M, int64_t K, int64_t panels, const Blocking& blocking) {
-    const int64_t bands = ceil_quotient(M, min_of(blocking.band, largest_band));
-    const int64_t unit = panels_at_once<T>(M / bands), units = ceil_quotient(panels, unit);
-    const int64_t unit_work = max_of(1, M / bands * K * panel_width<T> * unit);
-    const int64_t group = min_of(units, max_of(1, ceil_quotient(blocking.work, unit_work)));
-    return {M, panels, bands, unit, ceil_quotient(units, group)};
-  }
-  int64_t count() const { return bands * groups; }
-  int64_t first_row(int64_t task) const { return task / groups * (M / bands) + min_of(task / groups, M % bands); }
-  int64_t rows(int64_t task) const { return M / bands + (task / groups < M % bands ? 1 : 0); }
-  // The panels are shared out evenly.
-  int64_t first_panel(int64_t task) const { return task % groups * ceil_quotient(panels, unit) / groups * unit; }
-  int64_t last_panel(int64_t task) const {
-    return min_of(panels, (task % groups + 1) * ceil_quotient(panels, unit) / groups * unit);
-  }
-};
 
 }  // namespace detail
 

@@ -1,8 +1,9 @@
 // A Python module that times matrix products under several blockings.
 //
 //   Timer().time_products(type, rows, depth, columns, blockings, threads, copies, seconds) -> [seconds under each blocking]
+//   Timer().launches(type, rows, depth, columns, blockings) -> [what each blocking comes to here]
 //
-// A blocking is (depth, band, work, prefetch).
+// A blocking is (depth, band, work, prefetch), a launch is (depth, bands, groups, prefetch).
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -95,6 +96,14 @@ std::vector<Blocking> checked(const std::vector<Numbers>& blockings) {
   return all;
 }
 
+const TimedProduct& checked_product(const std::string& type, int64_t rows, int64_t depth, const std::vector<int64_t>& columns) {
+  const TimedProduct* product = find_product(type.c_str());
+  if (product == nullptr) throw py::value_error("products of " + type + " are not timed");
+  if (rows < 1 || depth < 1 || columns.empty() || *std::min_element(columns.begin(), columns.end()) < 1)
+    throw py::value_error("rows, depth and columns must be at least 1");
+  return *product;
+}
+
 // The blockings run in turn, so that what slows the machine slows all of them; the best of each counts.
 std::vector<double> race(Bench& bench, const std::vector<Blocking>& blockings, double seconds) {
   bench.seconds_of(blockings[0], 1);
@@ -117,18 +126,26 @@ class Timer {
  public:
   std::vector<double> time_products(const std::string& type, int64_t rows, int64_t depth, const std::vector<int64_t>& columns,
                                     const std::vector<Numbers>& blockings, int threads, int64_t copies, double seconds) {
-    const TimedProduct* product = find_product(type.c_str());
-    if (product == nullptr) throw py::value_error("products of " + type + " are not timed");
-    if (rows < 1 || depth < 1 || columns.empty() || *std::min_element(columns.begin(), columns.end()) < 1)
-      throw py::value_error("rows, depth and columns must be at least 1");
+    const TimedProduct& product = checked_product(type, rows, depth, columns);
     if (threads < 1 || threads > 1024 || copies < 1) throw py::value_error("threads must be 1..1024 and copies at least 1");
     const std::vector<Blocking> given = checked(blockings);
     if (blockings.empty()) return {};
     const py::gil_scoped_release released;
     const std::lock_guard<std::mutex> turn(turn_);
-    const int64_t N = padded(*product, columns);
-    Bench bench(*product, rows, depth, N, threads, copies, weights(*product, N * depth * copies));
+    const int64_t N = padded(product, columns);
+    Bench bench(product, rows, depth, N, threads, copies, weights(product, N * depth * copies));
     return race(bench, given, seconds);
+  }
+
+  std::vector<Numbers> launches(const std::string& type, int64_t rows, int64_t depth, const std::vector<int64_t>& columns,
+                                const std::vector<Numbers>& blockings) const {
+    const TimedProduct& product = checked_product(type, rows, depth, columns);
+    std::vector<Numbers> all;
+    for (const Blocking& blocking : checked(blockings)) {
+      const Launch launch = product.launch(rows, padded(product, columns), depth, blocking);
+      all.emplace_back(launch.depth, launch.bands, launch.groups, launch.prefetch);
+    }
+    return all;
   }
 
  private:
@@ -164,6 +181,8 @@ PYBIND11_MODULE(ORTISAN_MODULE, module) {
   module.doc() = "Times matrix products under several blockings.";
   py::class_<Timer>(module, "Timer")
       .def(py::init<>())
+      .def("launches", &Timer::launches, py::arg("type"), py::arg("rows"), py::arg("depth"), py::arg("columns"),
+           py::arg("blockings"), "What each blocking comes to on the instruction set that the module is built for.")
       .def("time_products", &Timer::time_products, py::arg("type"), py::arg("rows"), py::arg("depth"), py::arg("columns"),
            py::arg("blockings"), py::arg("threads"), py::arg("copies"), py::arg("seconds"),
            "Best seconds of one product under each blocking. Each run reads the next of `copies` of the weights.");

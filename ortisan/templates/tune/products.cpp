@@ -30,7 +30,12 @@ void run(Parallel parallel, int64_t M, int64_t N, int64_t K, const void* a, cons
 }
 
 template <class T>
-constexpr TimedProduct product_of = {sizeof(T), panel_width<T>, fill<T>, run<T>};
+Launch launch_of(int64_t M, int64_t N, int64_t K, const Blocking& blocking) {
+  return launch<T>(M, K, ceil_quotient(N, panel_width<T>), blocking);
+}
+
+template <class T>
+constexpr TimedProduct product_of = {sizeof(T), panel_width<T>, fill<T>, run<T>, launch_of<T>};
 
 bool same(const char* a, const char* b) {
   for (; *a != '\0' && *a == *b; ++a, ++b) {

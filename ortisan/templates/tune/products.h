@@ -16,6 +16,7 @@ struct TimedProduct {
   // out[M, N] = a[M, K] * packed
   void (*run)(Parallel parallel, int64_t M, int64_t N, int64_t K, const void* a, const void* packed, void* out,
               const Blocking& blocking);
+  Launch (*launch)(int64_t M, int64_t N, int64_t K, const Blocking& blocking);
 };
 
 // The product of a type, named as in numpy; null for a type that is not timed.

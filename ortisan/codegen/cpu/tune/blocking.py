@@ -14,13 +14,14 @@ from typing import Literal, TypeAlias
 from ortisan.codegen.cpu.packing import panel_width
 from ortisan.registry.dtypes import DType
 
-VERSION = 2
+VERSION = 3
 """Raise it when the candidates or the cost model change: choices made among others don't count."""
 
 _PANEL_BYTES = 48 << 10
 """What a panel of one block of k may have to stay near: in an L1 cache of 32 KB and a part of an L2 cache of 512 KB."""
 _LARGEST = 2**31 - 1
-_LARGEST_BAND = 256
+LARGEST_BAND = 256
+"""Bands of more rows are cut to it: `largest_band` of templates/cpu/launch.h."""
 _ROWS = ((1, 3), (8, 16), (32, 64), (128, 256), (512, None))
 """Rows that a blocking is chosen at, and the most rows it serves: up to the geometric mean with the next."""
 
@@ -147,13 +148,18 @@ def table(product: Product, choose: Choose = model_blocking) -> BlockingTable:
 
 
 def candidates(problem: Problem, mode: Literal["auto", "full"]) -> tuple[Blocking, ...]:
-    """The blockings to try, the cost model's first. Of several that come to the same here, the first stays."""
+    """The blockings to try, the cost model's first. Some may come to the same: see `distinct`."""
     model = model_blocking(problem)
     tried = _neighbours(model) if mode == "auto" else _grid(problem, model)
-    distinct: dict[tuple[object, ...], Blocking] = {}
-    for blocking in (model, *tried):
-        distinct.setdefault(effect(blocking, problem), blocking)
-    return tuple(distinct.values())
+    return tuple(dict.fromkeys((model, *tried)))
+
+
+def distinct(blockings: Sequence[Blocking], launches: Sequence[tuple[object, ...]]) -> tuple[Blocking, ...]:
+    """The first blocking of each launch, which is what a blocking comes to in the kernels."""
+    first: dict[tuple[object, ...], Blocking] = {}
+    for blocking, launch in zip(blockings, launches, strict=True):
+        first.setdefault(launch, blocking)
+    return tuple(first.values())
 
 
 def _neighbours(model: Blocking) -> Sequence[Blocking]:
@@ -162,7 +168,7 @@ def _neighbours(model: Blocking) -> Sequence[Blocking]:
         replace(model, depth=half),
         replace(model, depth=double),
         replace(model, band=64),
-        replace(model, band=_LARGEST_BAND),
+        replace(model, band=LARGEST_BAND),
         replace(model, work=25_000),
         replace(model, work=400_000),
         replace(model, work=2_000_000),
@@ -174,24 +180,8 @@ def _neighbours(model: Blocking) -> Sequence[Blocking]:
 
 def _grid(problem: Problem, model: Blocking) -> Iterator[Blocking]:
     depths = (model.depth, 256, 512, 768, 1024, 1536, max(_up_to_eight(problem.depth), 8))
-    bands, works = (128, 48, 96, 192, _LARGEST_BAND), (100_000, 25_000, 400_000, 2_000_000, 8_000_000)
+    bands, works = (128, 48, 96, 192, LARGEST_BAND), (100_000, 25_000, 400_000, 2_000_000, 8_000_000)
     return itertools.starmap(Blocking, itertools.product(depths, bands, works, (True, False)))
-
-
-def effect(blocking: Blocking, problem: Problem) -> tuple[object, ...]:
-    """What a blocking comes to, as `Tasks::of` does it on AVX2: depth, bands, groups of panels, and prefetching.
-
-    Elsewhere more panels go together, so that some of what differs here is the same there.
-    """
-    rows, width = problem.rows, panel_width(problem.dtype)
-    bands = -(-rows // min(blocking.band, _LARGEST_BAND))
-    height = rows // bands
-    unit = 1 if _is_converted(problem.dtype) or height > 3 else 4 if height == 1 else 2
-    units = -(-problem.panels // unit)
-    group = min(units, max(1, -(-blocking.work // max(1, height * problem.depth * width * unit))))
-    depth = 0 if _is_converted(problem.dtype) else min(blocking.depth, problem.depth)
-    fetches = blocking.prefetch and height > 2 and problem.dtype is DType.FLOAT32  # only the tile in assembly fetches
-    return depth, bands, -(-units // group), fetches
 
 
 def as_numbers(blocking: Blocking) -> tuple[int, int, int, bool]:

@@ -27,6 +27,7 @@ from ortisan.codegen.cpu.tune.blocking import (
     Product,
     as_numbers,
     candidates,
+    distinct,
     model_blocking,
     table,
 )
@@ -51,7 +52,17 @@ _MOST_WORKING_SET = 256 * _MIB
 
 
 class Timer(Protocol):
-    """`time_products` of templates/tune/binding.cpp."""
+    """`Timer` of templates/tune/binding.cpp."""
+
+    def launches(
+        self,
+        *,
+        type: str,
+        rows: int,
+        depth: int,
+        columns: Sequence[int],
+        blockings: Sequence[tuple[int, int, int, bool]],
+    ) -> Sequence[tuple[int, int, int, bool]]: ...
 
     def time_products(
         self,
@@ -265,7 +276,9 @@ class _Job:
         return done, None
 
     def race(self, problem: Problem, timer: Timer) -> Choice:
-        model, *others = candidates(problem, self.mode)
+        tried = candidates(problem, self.mode)
+        launches = timer.launches(**_size(problem), blockings=[as_numbers(blocking) for blocking in tried])
+        model, *others = distinct(tried, launches)
         race = self.times(problem, (model, *others), timer)
         winner = race.winner()
         if winner != model:
@@ -278,16 +291,19 @@ class _Job:
         times: dict[int, Sequence[float]] = {}
         for threads in sorted({1, self.machine.threads}):
             times[threads] = timer.time_products(
-                type=problem.dtype.value,
-                rows=problem.rows,
-                depth=problem.depth,
-                columns=list(problem.columns),
+                **_size(problem),
                 blockings=[as_numbers(blocking) for blocking in (*blockings, blockings[0])],
                 threads=threads,
                 copies=max(1, self.working_set // max(1, problem.weight_bytes)),
                 seconds=_RACE_SECONDS[self.mode],
             )
         return Race(tuple(blockings), times)
+
+
+def _size(problem: Problem) -> dict[str, Any]:
+    """A problem as the timer takes it."""
+    columns = list(problem.columns)
+    return {"type": problem.dtype.value, "rows": problem.rows, "depth": problem.depth, "columns": columns}
 
 
 @dataclass(frozen=True)
