@@ -13,6 +13,7 @@
 
 namespace ortisan::detail {
 
+// clang-format off
 // The rows of a tile: where each reads a, the register of its broadcast, and the registers of its sums.
 #define ORTISAN_ROWS_1(what, k) what(k "(%[a0])", "%%ymm14", "%%ymm0", "%%ymm1")
 #define ORTISAN_ROWS_2(what, k) ORTISAN_ROWS_1(what, k) what(k "(%[a0],%[lda])", "%%ymm15", "%%ymm2", "%%ymm3")
@@ -68,6 +69,7 @@ namespace ortisan::detail {
     else if (fetches == 1) ORTISAN_TILE_ASM(rows, ORTISAN_FETCH, "");                   \
     else ORTISAN_TILE_ASM(rows, ORTISAN_FETCH, ORTISAN_FETCH);                          \
   }
+// clang-format on
 
 struct TileAvx2 {
   static constexpr int64_t rows = 6, panels = 1;

@@ -15,6 +15,7 @@
 
 namespace ortisan::detail {
 
+// clang-format off
 #define ORTISAN_MULTIPLY_ONE(address, turn, c0, c1) "vfmadd231ps " address "%{1to16%}, %%zmm16, %%zmm" c0 "\n\t"
 #define ORTISAN_MULTIPLY_TWO(address, turn, c0, c1)     \
   "vbroadcastss " address ", %%zmm" turn "\n\t"         \
@@ -77,6 +78,7 @@ namespace ortisan::detail {
   } else if constexpr (Rows == rows && Panels == 2) { \
     ORTISAN_TILE_FETCHING(rows, TWO)                  \
   }
+// clang-format on
 
 struct TileAvx512 {
   static constexpr int64_t rows = 8, panels = 2;

@@ -11,6 +11,7 @@
 
 namespace ortisan::detail {
 
+// clang-format off
 // The rows of a tile: where each reads a, the register of what it read, and the registers of its sums; x and y are handed on.
 #define ORTISAN_ROWS_1(what, x, y) what(x, y, "a0", "24", "0", "1", "2", "3")
 #define ORTISAN_ROWS_2(what, x, y) ORTISAN_ROWS_1(what, x, y) what(x, y, "a1", "25", "4", "5", "6", "7")
@@ -58,6 +59,7 @@ namespace ortisan::detail {
 
 #define ORTISAN_TILE(rows) \
   if constexpr (Rows == rows) ORTISAN_TILE_ASM(rows);
+// clang-format on
 
 struct TileNeon {
   static constexpr int64_t rows = 6, panels = 1;
