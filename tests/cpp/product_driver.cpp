@@ -14,13 +14,14 @@ int64_t packed_size(int64_t K, int64_t N) {
 
 // out[M, N] = a[M, K] (rows lda apart) * b + bias[N]; b is packed here from its strides. Returns the rows' panels in `packed`.
 template <class T>
-void gemm(int64_t M, int64_t N, int64_t K, const void* a, int64_t lda, const void* b, int64_t stride_k, int64_t stride_n,
-          const void* bias, void* packed, void* out, const Blocking& blocking) {
+void gemm(int64_t M, int64_t N, int64_t K, const void* a, int64_t lda, const void* b, int64_t stride_k,
+          int64_t stride_n, const void* bias, void* packed, void* out, const Blocking& blocking) {
   TestContext c;
   pack_b(c, K, N, static_cast<const T*>(b), stride_k, stride_n, static_cast<T*>(packed));
   const T* offset = static_cast<const T*>(bias);
   T* to = static_cast<T*>(out);
-  const auto epilogue = [=](int64_t row, int64_t rows, int64_t col, const compute_t<T>* sums, int64_t width, int64_t n) {
+  const auto epilogue = [=](int64_t row, int64_t rows, int64_t col, const compute_t<T>* sums, int64_t width,
+                            int64_t n) {
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t j = 0; j < n; ++j) {
         to[(row + i) * N + col + j] = store<T>(fn::add(sums[i * width + j], load(offset[col + j])));

@@ -141,8 +141,8 @@ void run_panels(MacroTile<T> tile, int64_t first, int64_t last, const T* packed,
 
 // Packs `batch` matrices B given with strides; matrix i is at b_of(i) and goes to packed + i * packed_elements<T>(K, N).
 template <class T, class Matrices>
-void bmm_pack_b(Context& c, int64_t batch, int64_t K, int64_t N, const Matrices& b_of, int64_t stride_k, int64_t stride_n,
-                T* packed) {
+void bmm_pack_b(Context& c, int64_t batch, int64_t K, int64_t N, const Matrices& b_of, int64_t stride_k,
+                int64_t stride_n, T* packed) {
   constexpr int64_t NR = panel_width<T>;
   const int64_t panels = ceil_quotient(N, NR);
   parallel_ranges(c, batch * panels, K * NR, [&](int64_t begin, int64_t end) {
@@ -162,7 +162,8 @@ void pack_b(Context& c, int64_t K, int64_t N, const T* b, int64_t stride_k, int6
 // A batch of products: matrix i is A at a_of(i), B packed at packed_of(i); epilogue(i, row, ...), prefetch(i, row, col).
 template <class T, class MatricesA, class MatricesB, class Epilogue, class Prefetch>
 void bmm_packed(Context& c, int64_t batch, int64_t M, int64_t N, int64_t K, const MatricesA& a_of, int64_t lda,
-                const MatricesB& packed_of, const Blocking& blocking, const Epilogue& epilogue, const Prefetch& prefetch) {
+                const MatricesB& packed_of, const Blocking& blocking, const Epilogue& epilogue,
+                const Prefetch& prefetch) {
   if (batch <= 0 || M <= 0 || N <= 0) return;
   const detail::Tasks tasks = detail::Tasks::of<T>(M, K, ceil_quotient(N, panel_width<T>), blocking);
   // Small matrices share a task.
@@ -172,8 +173,8 @@ void bmm_packed(Context& c, int64_t batch, int64_t M, int64_t N, int64_t K, cons
     for (int64_t n = piece * matrices; n < min_of(all, (piece + 1) * matrices); ++n) {
       const int64_t i = n / tasks.count(), task = n % tasks.count(), row = tasks.first_row(task);
       detail::run_panels<T>(
-          {row, tasks.rows(task), 0, 1, N, K, a_of(i) + row * lda, lda, nullptr, blocking},
-          tasks.first_panel(task), tasks.last_panel(task), packed_of(i),
+          {row, tasks.rows(task), 0, 1, N, K, a_of(i) + row * lda, lda, nullptr, blocking}, tasks.first_panel(task),
+          tasks.last_panel(task), packed_of(i),
           [&](int64_t r, int64_t rows, int64_t col, const compute_t<T>* sums, int64_t width, int64_t columns)
               ORTISAN_INLINE { epilogue(i, r, rows, col, sums, width, columns); },
           [&](int64_t r, int64_t col) ORTISAN_INLINE { prefetch(i, r, col); });
@@ -189,7 +190,8 @@ struct Product {
   Epilogue epilogue;
   Prefetch prefetch;
 
-  Product(int64_t columns, const T* b, const Epilogue& e, const Prefetch& p) : N(columns), packed(b), epilogue(e), prefetch(p) {}
+  Product(int64_t columns, const T* b, const Epilogue& e, const Prefetch& p)
+      : N(columns), packed(b), epilogue(e), prefetch(p) {}
 };
 
 // Products of one A with several B, whose panels are one list of work.
@@ -206,7 +208,8 @@ void gemm_packed(Context& c, int64_t M, int64_t K, const T* a, int64_t lda, cons
     int64_t before = 0;
     const auto run = [&](const auto& product) {
       const int64_t own = ceil_quotient(product.N, NR);
-      const int64_t first = max_of(tasks.first_panel(task) - before, 0), last = min_of(tasks.last_panel(task) - before, own);
+      const int64_t first = max_of(tasks.first_panel(task) - before, 0),
+                    last = min_of(tasks.last_panel(task) - before, own);
       detail::MacroTile<T> piece = tile;
       piece.N = product.N;
       if (first < last) detail::run_panels<T>(piece, first, last, product.packed, product.epilogue, product.prefetch);

@@ -60,10 +60,14 @@ struct Tasks {
     return {M, panels, bands, unit, ceil_quotient(units, group)};
   }
   constexpr int64_t count() const { return bands * groups; }
-  constexpr int64_t first_row(int64_t task) const { return task / groups * (M / bands) + min_of(task / groups, M % bands); }
+  constexpr int64_t first_row(int64_t task) const {
+    return task / groups * (M / bands) + min_of(task / groups, M % bands);
+  }
   constexpr int64_t rows(int64_t task) const { return M / bands + (task / groups < M % bands ? 1 : 0); }
   // The panels are shared out evenly.
-  constexpr int64_t first_panel(int64_t task) const { return task % groups * ceil_quotient(panels, unit) / groups * unit; }
+  constexpr int64_t first_panel(int64_t task) const {
+    return task % groups * ceil_quotient(panels, unit) / groups * unit;
+  }
   constexpr int64_t last_panel(int64_t task) const {
     return min_of(panels, (task % groups + 1) * ceil_quotient(panels, unit) / groups * unit);
   }

@@ -75,10 +75,11 @@ constexpr int64_t rows_over(int64_t panels) {
 
 // One tile of `rows` <= Rows rows.
 template <class C, int64_t Rows, int64_t Panels>
-inline void add_shape(int64_t rows, int64_t K, const C* a, int64_t lda, const C* b, int64_t ldb, int64_t panel_stride, C* sums,
-                      int64_t ld_sums, bool more, const Next& next) {
+inline void add_shape(int64_t rows, int64_t K, const C* a, int64_t lda, const C* b, int64_t ldb, int64_t panel_stride,
+                      C* sums, int64_t ld_sums, bool more, const Next& next) {
   using Tile = tile_for<C, Rows, Panels>;
-  static_assert(Tile::template has<Rows, Panels>, "no register tile of this element type has so many rows over so many panels");
+  static_assert(Tile::template has<Rows, Panels>,
+                "no register tile of this element type has so many rows over so many panels");
   if (rows == Rows) {
     Tile::template add<Rows, Panels>(K, a, lda, b, ldb, panel_stride, sums, ld_sums, more, next);
   } else if constexpr (Rows > 1) {
@@ -88,15 +89,15 @@ inline void add_shape(int64_t rows, int64_t K, const C* a, int64_t lda, const C*
 
 // One tile of `rows` <= tile_rows<C> rows over one panel; without `more` the sums begin at 0.
 template <class C>
-inline void add_tile(int64_t rows, int64_t K, const C* a, int64_t lda, const C* b, int64_t ldb, C* sums, int64_t ld_sums,
-                     bool more, const Next& next = {}) {
+inline void add_tile(int64_t rows, int64_t K, const C* a, int64_t lda, const C* b, int64_t ldb, C* sums,
+                     int64_t ld_sums, bool more, const Next& next = {}) {
   add_shape<C, tile_rows<C>, 1>(rows, K, a, lda, b, ldb, 0, sums, ld_sums, more, next);
 }
 
 // rows <= rows_over<C>(2) rows over two panels, or one row over four. Their sums lie side by side.
 template <class C>
-inline void add_panels(int64_t rows, int64_t panels, int64_t K, const C* a, int64_t lda, const C* b, int64_t panel_stride, C* sums,
-                       bool more, const Next& next) {
+inline void add_panels(int64_t rows, int64_t panels, int64_t K, const C* a, int64_t lda, const C* b,
+                       int64_t panel_stride, C* sums, bool more, const Next& next) {
   constexpr int64_t NR = panel_width<C>;
   if (panels == 4) {
     add_shape<C, 1, 4>(rows, K, a, lda, b, NR, panel_stride, sums, 4 * NR, more, next);
@@ -108,8 +109,8 @@ inline void add_panels(int64_t rows, int64_t panels, int64_t K, const C* a, int6
 // sums[rows x NR] += a[rows x K] * b[K x NR] (= without `more`) for any number of rows, in tiles of nearly equal height: a low tile leaves most
 // registers idle.
 template <class C>
-inline void add_tiles(int64_t rows, int64_t K, const C* a, int64_t lda, const C* b, int64_t ldb, C* sums, int64_t ld_sums,
-                      bool more) {
+inline void add_tiles(int64_t rows, int64_t K, const C* a, int64_t lda, const C* b, int64_t ldb, C* sums,
+                      int64_t ld_sums, bool more) {
   const int64_t tiles = (rows + tile_rows<C> - 1) / tile_rows<C>;
   const int64_t low = rows / tiles, higher = rows % tiles;
   for (int64_t t = 0; t < tiles; ++t) {

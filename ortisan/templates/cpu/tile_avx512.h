@@ -87,17 +87,16 @@ struct TileAvx512 {
   static constexpr bool has = Rows >= 1 && Rows <= rows && (Panels == 1 || Panels == 2);
 
   template <int64_t Rows, int64_t Panels>
-  ORTISAN_INLINE static void add(int64_t K, const float* a, int64_t lda, const float* b, int64_t ldb, int64_t panel_stride,
-                                 float* sums, int64_t ld_sums, bool more, const Next& next) {
-    multiply<Rows, Panels>(K, a, lda, b, ldb, sums, ld_sums, more, panel_stride, next.from, next.stride,
-                           next.fetches);
+  ORTISAN_INLINE static void add(int64_t K, const float* a, int64_t lda, const float* b, int64_t ldb,
+                                 int64_t panel_stride, float* sums, int64_t ld_sums, bool more, const Next& next) {
+    multiply<Rows, Panels>(K, a, lda, b, ldb, sums, ld_sums, more, panel_stride, next.from, next.stride, next.fetches);
   }
 
  private:
   template <int64_t Rows, int64_t Panels>
-  [[gnu::noinline]] static void multiply(int64_t K, const float* a, int64_t lda, const float* b, int64_t ldb, float* sums,
-                                         int64_t ld_sums, int64_t more, int64_t panel_stride, const char* next, int64_t stride,
-                                         int64_t fetches) {
+  [[gnu::noinline]] static void multiply(int64_t K, const float* a, int64_t lda, const float* b, int64_t ldb,
+                                         float* sums, int64_t ld_sums, int64_t more, int64_t panel_stride,
+                                         const char* next, int64_t stride, int64_t fetches) {
     const int64_t row = lda * 4, ldb_bytes = ldb * 4, ldc_bytes = ld_sums * 4, second = panel_stride * 4;
     const char* a0 = reinterpret_cast<const char*>(a);
     const char *a3 = a0 + 3 * row, *a6 = a0 + 6 * row;

@@ -68,15 +68,15 @@ struct TileNeon {
   static constexpr bool has = Rows >= 1 && Rows <= rows && Panels == 1;
 
   template <int64_t Rows, int64_t Panels>
-  ORTISAN_INLINE static void add(int64_t K, const float* a, int64_t lda, const float* b, int64_t ldb, int64_t, float* sums,
-                                 int64_t ld_sums, bool more, const Next&) {
+  ORTISAN_INLINE static void add(int64_t K, const float* a, int64_t lda, const float* b, int64_t ldb, int64_t,
+                                 float* sums, int64_t ld_sums, bool more, const Next&) {
     multiply<Rows>(K, a, lda, b, ldb, sums, ld_sums, more);
   }
 
  private:
   template <int64_t Rows>
-  [[gnu::noinline]] static void multiply(int64_t K, const float* a, int64_t lda, const float* b, int64_t ldb, float* sums,
-                                         int64_t ld_sums, int64_t more) {
+  [[gnu::noinline]] static void multiply(int64_t K, const float* a, int64_t lda, const float* b, int64_t ldb,
+                                         float* sums, int64_t ld_sums, int64_t more) {
     const int64_t ldb_bytes = ldb * 4, ldc_bytes = ld_sums * 4;
     const float *a0 = a, *a1 = a0 + lda, *a2 = a1 + lda, *a3 = a2 + lda, *a4 = a3 + lda, *a5 = a4 + lda;
     const float* from = sums;

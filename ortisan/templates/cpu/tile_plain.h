@@ -45,8 +45,8 @@ struct TilePlain {
 
  private:
   template <int64_t Rows>
-  [[gnu::noinline]] static void multiply(int64_t K, const C* __restrict a, int64_t lda, const C* __restrict b, int64_t ldb,
-                                         C* __restrict sums, int64_t ld_sums, bool more) {
+  [[gnu::noinline]] static void multiply(int64_t K, const C* __restrict a, int64_t lda, const C* __restrict b,
+                                         int64_t ldb, C* __restrict sums, int64_t ld_sums, bool more) {
     using P = PanelVectors<C>;
     using U = typename P::U;
     using vector = typename P::vector;

@@ -90,13 +90,15 @@ class Bench {
 std::vector<Blocking> checked(const std::vector<Numbers>& blockings) {
   std::vector<Blocking> all;
   for (const auto& [depth, band, work, prefetch] : blockings) {
-    if (std::min({depth, band, work}) < 1) throw py::value_error("depth, band and work of a blocking must be at least 1");
+    if (std::min({depth, band, work}) < 1)
+      throw py::value_error("depth, band and work of a blocking must be at least 1");
     all.push_back({depth, band, work, prefetch});
   }
   return all;
 }
 
-const TimedProduct& checked_product(const std::string& type, int64_t rows, int64_t depth, const std::vector<int64_t>& columns) {
+const TimedProduct& checked_product(const std::string& type, int64_t rows, int64_t depth,
+                                    const std::vector<int64_t>& columns) {
   const TimedProduct* product = find_product(type.c_str());
   if (product == nullptr) throw py::value_error("products of " + type + " are not timed");
   if (rows < 1 || depth < 1 || columns.empty() || *std::min_element(columns.begin(), columns.end()) < 1)
@@ -115,7 +117,8 @@ std::vector<double> race(Bench& bench, const std::vector<Blocking>& blockings, d
     const double limit = hopeless * *std::min_element(best.begin(), best.end());
     for (size_t i = 0; i < blockings.size(); ++i) {
       const size_t c = round % 2 == 0 ? i : blockings.size() - 1 - i;
-      if (round < fewest_rounds || best[c] <= limit) best[c] = std::min(best[c], bench.seconds_of(blockings[c], repeats));
+      if (round < fewest_rounds || best[c] <= limit)
+        best[c] = std::min(best[c], bench.seconds_of(blockings[c], repeats));
     }
   }
   return best;
@@ -124,10 +127,12 @@ std::vector<double> race(Bench& bench, const std::vector<Blocking>& blockings, d
 // Keeps the weights from one product to the next: to fill them takes as long as many runs.
 class Timer {
  public:
-  std::vector<double> time_products(const std::string& type, int64_t rows, int64_t depth, const std::vector<int64_t>& columns,
-                                    const std::vector<Numbers>& blockings, int threads, int64_t copies, double seconds) {
+  std::vector<double> time_products(const std::string& type, int64_t rows, int64_t depth,
+                                    const std::vector<int64_t>& columns, const std::vector<Numbers>& blockings,
+                                    int threads, int64_t copies, double seconds) {
     const TimedProduct& product = checked_product(type, rows, depth, columns);
-    if (threads < 1 || threads > 1024 || copies < 1) throw py::value_error("threads must be 1..1024 and copies at least 1");
+    if (threads < 1 || threads > 1024 || copies < 1)
+      throw py::value_error("threads must be 1..1024 and copies at least 1");
     const std::vector<Blocking> given = checked(blockings);
     if (blockings.empty()) return {};
     const py::gil_scoped_release released;
@@ -137,8 +142,8 @@ class Timer {
     return race(bench, given, seconds);
   }
 
-  std::vector<Numbers> launches(const std::string& type, int64_t rows, int64_t depth, const std::vector<int64_t>& columns,
-                                const std::vector<Numbers>& blockings) const {
+  std::vector<Numbers> launches(const std::string& type, int64_t rows, int64_t depth,
+                                const std::vector<int64_t>& columns, const std::vector<Numbers>& blockings) const {
     const TimedProduct& product = checked_product(type, rows, depth, columns);
     std::vector<Numbers> all;
     for (const Blocking& blocking : checked(blockings)) {
@@ -183,7 +188,7 @@ PYBIND11_MODULE(ORTISAN_MODULE, module) {
       .def(py::init<>())
       .def("launches", &Timer::launches, py::arg("type"), py::arg("rows"), py::arg("depth"), py::arg("columns"),
            py::arg("blockings"), "What each blocking comes to on the instruction set that the module is built for.")
-      .def("time_products", &Timer::time_products, py::arg("type"), py::arg("rows"), py::arg("depth"), py::arg("columns"),
-           py::arg("blockings"), py::arg("threads"), py::arg("copies"), py::arg("seconds"),
+      .def("time_products", &Timer::time_products, py::arg("type"), py::arg("rows"), py::arg("depth"),
+           py::arg("columns"), py::arg("blockings"), py::arg("threads"), py::arg("copies"), py::arg("seconds"),
            "Best seconds of one product under each blocking. Each run reads the next of `copies` of the weights.");
 }

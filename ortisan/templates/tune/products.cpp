@@ -18,7 +18,7 @@ void run(Parallel parallel, int64_t M, int64_t N, int64_t K, const void* a, cons
   Context c(parallel);
   T* to = static_cast<T*>(out);
   const auto epilogue = [=](int64_t row, int64_t rows, int64_t col, const compute_t<T>* __restrict sums, int64_t width,
-                          int64_t n) ORTISAN_INLINE {
+                            int64_t n) ORTISAN_INLINE {
     for (int64_t i = 0; i < rows; ++i) {
       T* line = to + (row + i) * N + col;
       for (int64_t j = 0; j < n; ++j) line[j] = store<T>(sums[i * width + j]);
