@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 GPU    := .venv-gpu
+CPP    := 'ortisan/templates/*.h' 'ortisan/templates/*.cpp' 'ortisan/templates/*.cu' 'tests/*.h' 'tests/*.cpp' 'benchmarks/*.cpp'
 
 .PHONY: demo test lint bench docs clean gpu gpu-test bench-gpu
 
@@ -31,6 +32,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	git ls-files $(CPP) | xargs $(BIN)/clang-format --dry-run -Werror
 
 $(VENV)/.bench: $(VENV)/.dev
 	$(PIP) install --editable '.[cpu,bench,torch]'

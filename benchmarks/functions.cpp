@@ -60,26 +60,22 @@ struct Row {
   void (*run)(const Arrays&);
 };
 
-#define UNARY(f) \
-  { #f, [](const Arrays& a) { strips(a, [](float x, float) ORTISAN_INLINE { return fn::f(x); }); } }
-#define COMMON(f)                                                                                                \
-  {                                                                                                              \
-    #f, [](const Arrays& a) {                                                                                    \
-      common_strips(a, [](float x) ORTISAN_INLINE { return fn::common::f(x); },                                  \
-                    [](float x) ORTISAN_INLINE { return fn::common::leaves_##f(x); },                            \
-                    [](float x) ORTISAN_INLINE { return fn::f(x); });                                            \
-    }                                                                                                            \
-  }
-#define CHEAP(f) \
-  { #f, [](const Arrays& a) { line(a, [](float x, float) ORTISAN_INLINE { return fn::f(x); }); } }
-#define BINARY(f) \
-  { #f, [](const Arrays& a) { line(a, [](float x, float z) ORTISAN_INLINE { return fn::f(x, z); }); } }
+#define UNARY(f) {#f, [](const Arrays& a) { strips(a, [](float x, float) ORTISAN_INLINE { return fn::f(x); }); }}
+#define COMMON(f)                                                          \
+  {#f, [](const Arrays& a) {                                               \
+     common_strips(                                                        \
+         a, [](float x) ORTISAN_INLINE { return fn::common::f(x); },       \
+         [](float x) ORTISAN_INLINE { return fn::common::leaves_##f(x); }, \
+         [](float x) ORTISAN_INLINE { return fn::f(x); });                 \
+   }}
+#define CHEAP(f) {#f, [](const Arrays& a) { line(a, [](float x, float) ORTISAN_INLINE { return fn::f(x); }); }}
+#define BINARY(f) {#f, [](const Arrays& a) { line(a, [](float x, float z) ORTISAN_INLINE { return fn::f(x, z); }); }}
 
 constexpr Row rows[] = {
-    BINARY(add),    BINARY(div),     CHEAP(sqrt),    UNARY(exp),    UNARY(expm1), COMMON(log),     UNARY(log1p),
-    COMMON(sin),    COMMON(cos),     COMMON(tan),    UNARY(asin),   UNARY(acos),  UNARY(atan),     UNARY(sinh),
-    UNARY(cosh),    UNARY(tanh),     UNARY(asinh),   UNARY(acosh),  UNARY(atanh), UNARY(sigmoid),  UNARY(erf),
-    UNARY(gelu),    UNARY(fastgelu), UNARY(silu),    UNARY(mish),   UNARY(softplus), BINARY(pow),
+    BINARY(add), BINARY(div),     CHEAP(sqrt),  UNARY(exp),   UNARY(expm1),    COMMON(log),    UNARY(log1p),
+    COMMON(sin), COMMON(cos),     COMMON(tan),  UNARY(asin),  UNARY(acos),     UNARY(atan),    UNARY(sinh),
+    UNARY(cosh), UNARY(tanh),     UNARY(asinh), UNARY(acosh), UNARY(atanh),    UNARY(sigmoid), UNARY(erf),
+    UNARY(gelu), UNARY(fastgelu), UNARY(silu),  UNARY(mish),  UNARY(softplus), BINARY(pow),
 };
 
 }  // namespace

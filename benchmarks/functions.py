@@ -24,6 +24,7 @@ from benchmarks.machine import cpu_name, run_program
 from benchmarks.tables import put_between_marks
 from ortisan.codegen.cpu.isa import find_isa
 from ortisan.codegen.render import TEMPLATES
+from ortisan.codegen.tools.cmake import KERNEL_FLAGS
 from ortisan.codegen.tools.toolchain import find_compiler
 from ortisan.errors import OptionError
 
@@ -31,8 +32,7 @@ BEGIN = "<!-- speeds: written by python -m benchmarks.functions --markdown -->"
 END = "<!-- end of speeds -->"
 
 _SOURCE = Path(__file__).with_suffix(".cpp")
-_FLAGS = ("-O3", "-std=gnu++17", "-fno-exceptions", "-fno-rtti", "-fno-strict-aliasing", "-ffp-contract=fast", "-fPIC",
-          "-fno-math-errno", "-fno-trapping-math", "-fvisibility=hidden", "-shared", "-Wall", "-Wextra")  # fmt: skip
+_FLAGS = ("-O3", "-std=gnu++17", *KERNEL_FLAGS, "-fPIC", "-fvisibility=hidden", "-shared", "-Wall", "-Wextra")
 _SHORT, _LONG = 1024, 4096
 _REPEATS = 20
 _OPSET = 20

@@ -120,8 +120,7 @@ int64_t huge_page_bytes() {
 }
 
 char* allocate(int advice) {
-  void* memory =
-      mmap(nullptr, kReadBytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory = mmap(nullptr, kReadBytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
   const uintptr_t address = (reinterpret_cast<uintptr_t>(memory) + kHugePage - 1) / kHugePage * kHugePage;
   char* aligned = reinterpret_cast<char*>(address);

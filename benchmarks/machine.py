@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ortisan.codegen.cpu.isa import find_isa
+from ortisan.codegen.tools.cmake import KERNEL_FLAGS
 from ortisan.codegen.tools.toolchain import find_compiler, run_tool
 from ortisan.errors import ToolchainError
 
 _SOURCE = Path(__file__).with_name("machine.cpp")
-_FLAGS = ("-O3", "-std=c++17", "-ffp-contract=fast", "-pthread", "-Wall", "-Wextra")
+_FLAGS = ("-O3", "-std=c++17", *KERNEL_FLAGS, "-pthread", "-Wall", "-Wextra")
 _PAGE = 4096
 _FILE_BYTES = 256 << 20
 """As many as the program reads from memory: far beyond any cache."""

@@ -17,9 +17,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kColdBytes = int64_t{128} << 20;
 
-void multiply(Context& c, int64_t M, int64_t K, int64_t N, const float* a, const float* packed, const float* bias, float* out) {
-  const auto finish = [=](int64_t row, int64_t rows, int64_t col, const float* __restrict sums, int64_t width, int64_t n)
-                          ORTISAN_INLINE {
+void multiply(Context& c, int64_t M, int64_t K, int64_t N, const float* a, const float* packed, const float* bias,
+              float* out) {
+  const auto epilogue = [=](int64_t row, int64_t rows, int64_t col, const float* __restrict sums, int64_t width,
+                            int64_t n) ORTISAN_INLINE {
     for (int64_t i = 0; i < rows; ++i) {
       float* to = out + (row + i) * N + col;
       const float* offset = bias + col;
@@ -28,8 +29,8 @@ void multiply(Context& c, int64_t M, int64_t K, int64_t N, const float* a, const
       for (int64_t j = 0; j < n; ++j) to[j] = sums[i * width + j] + offset[j];
     }
   };
-  const auto touch = [=](int64_t row, int64_t col) ORTISAN_INLINE { __builtin_prefetch(out + row * N + col, 1); };
-  gemm_packed<float>(c, M, K, a, K, default_cut, Product(N, packed, finish, touch));
+  const auto prefetch = [=](int64_t row, int64_t col) ORTISAN_INLINE { __builtin_prefetch(out + row * N + col, 1); };
+  gemm_packed<float>(c, M, K, a, K, default_blocking, Product(N, packed, epilogue, prefetch));
 }
 
 double rate(ThreadPool& pool, int64_t M, int64_t K, int64_t N, int64_t copies, double enough) {
@@ -61,7 +62,8 @@ int main(int argc, char** argv) {
   for (int i = 3; i + 2 < argc; i += 3) {
     const int64_t M = std::atoll(argv[i]), K = std::atoll(argv[i + 1]), N = std::atoll(argv[i + 2]);
     const int64_t copies = kColdBytes / (4 * packed_elements<float>(K, N)) + 1;
-    std::printf("%s[%.2f, %.2f]", i > 3 ? ", " : "", rate(pool, M, K, N, 1, enough), rate(pool, M, K, N, copies, enough));
+    std::printf("%s[%.2f, %.2f]", i > 3 ? ", " : "", rate(pool, M, K, N, 1, enough),
+                rate(pool, M, K, N, copies, enough));
   }
   std::printf("]\n");
   return 0;

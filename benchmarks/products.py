@@ -15,10 +15,11 @@ from rich.table import Table
 from benchmarks.machine import Machine, cpu_name, run_program
 from ortisan.codegen.cpu.isa import find_isa
 from ortisan.codegen.render import TEMPLATES
+from ortisan.codegen.tools.cmake import KERNEL_FLAGS
 from ortisan.codegen.tools.toolchain import find_compiler
 
 _SOURCE = Path(__file__).with_name("products.cpp")
-_FLAGS = ("-O3", "-std=gnu++17", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing")
+_FLAGS = ("-O3", "-std=gnu++17", *KERNEL_FLAGS)
 _SECONDS = 1.5
 _INCLUDES = tuple(f"-I{TEMPLATES / folder}" for folder in ("cpu", "binding"))
 

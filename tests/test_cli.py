@@ -264,7 +264,7 @@ def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "built").write_bytes(b"x" * 200_000)
     for key in ("a", "b"):
         cache.store(key, {f"lib{key}.so": tmp_path / "built"})
-    tuning_cache.remember({"cpu": "some CPU", "size": "1x2x3"}, {"cut": [768, 128, 100_000, True]})
+    tuning_cache.remember({"cpu": "some CPU", "size": "1x2x3"}, {"blocking": [768, 128, 100_000, True]})
     kept = tmp_path / "cache" / "torch" / "c"
     kept.mkdir(parents=True)
     (kept / "manifest.json").write_text("{}")
@@ -328,19 +328,19 @@ def test_build_says_how_products_were_tuned(model: Path, tmp_path: Path) -> None
     run(*arguments, "-o", tmp_path / "first", "--tune", "auto")
     code, shown, _ = run(*arguments, "-o", tmp_path / "auto", "--tune", "auto")
     assert code == 0
-    assert "How matrix products are cut, for 2 sizes: 2 from cache." in " ".join(shown.split())
+    assert "Matrix-product blocking of 2 sizes: 2 from cache." in " ".join(shown.split())
 
 
 @pytest.mark.build
-def test_an_artifact_is_examined_with_its_own_cuts(
+def test_an_artifact_is_examined_with_its_own_blockings(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The cuts are part of the domain, and the manifest knows them when the cache has forgotten."""
+    """The blockings are part of the domain, and the manifest knows them when the cache has forgotten."""
     from ortisan.codegen.cpu.tune import choose as tuning
 
     def choose_small_tasks(job: object, problem: object, timer: object) -> tuning.Choice:
-        cut = tuning.Cut(8, 3, 1, False)
-        return tuning.Choice(problem, cut, "measured", {"1": 1.0}, {"1": 2.0})  # type: ignore[arg-type]
+        blocking = tuning.Blocking(8, 3, 1, False)
+        return tuning.Choice(problem, blocking, "measured", {"1": 1.0}, {"1": 2.0})  # type: ignore[arg-type]
 
     monkeypatch.setenv("ORTISAN_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(tuning, "load_timer", lambda isa, say: type("Module", (), {"Timer": object}))

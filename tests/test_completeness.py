@@ -11,10 +11,8 @@ import pytest
 
 from ortisan.codegen.ait.ops import AIT_OPS
 from ortisan.codegen.cpu.kernels import KERNELS
-from ortisan.codegen.cpu.packing import panel_width
 from ortisan.codegen.render import TEMPLATES
 from ortisan.registry.document import family, op_classes, render_document
-from ortisan.registry.dtypes import DType
 from ortisan.registry.entries import entries
 from ortisan.registry.graph import Op
 from ortisan.registry.ops import Conv2d, Pool2d
@@ -119,9 +117,3 @@ def test_the_list_of_ops_says_what_cpus_have_no_kernel_of() -> None:
     }
     assert {name for name, cpu in on_cpus.items() if cpu == "no"} == {"Conv", "MaxPool", "AveragePool"}
     assert on_cpus["GlobalAveragePool"] == "yes"
-
-
-def test_panels_are_as_wide_in_python_as_in_cpp() -> None:
-    text = (TEMPLATES / "cpu" / "tile.h").read_text()
-    assert "panel_width = std::is_same_v<T, double> ? 8 : 16" in text
-    assert [panel_width(d) for d in (DType.FLOAT64, DType.FLOAT32, DType.FLOAT16, DType.INT32)] == [8, 16, 16, 16]

@@ -19,7 +19,7 @@ _UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 @cache_app.command("ls")
 @tidy
 def list_caches(json: options.Json = False) -> None:
-    """Show how much is remembered: builds, how matrix products are cut, and what the PyTorch front built."""
+    """Show how much is remembered: builds, tuned matrix-product blockings, and what the PyTorch front built."""
     from ortisan.pipeline.caches import read_caches
 
     caches = read_caches()
@@ -37,11 +37,11 @@ def list_caches(json: options.Json = False) -> None:
 @tidy
 def clear(
     builds: Annotated[bool, typer.Option("--builds", help="Clear the finished builds only.")] = False,
-    tuning: Annotated[bool, typer.Option("--tuning", help="Clear the cuts of matrix products only.")] = False,
+    tuning: Annotated[bool, typer.Option("--tuning", help="Clear the tuned matrix-product blockings only.")] = False,
     torch: Annotated[bool, typer.Option("--torch", help="Clear the artifacts of the PyTorch front only.")] = False,
     json: options.Json = False,
 ) -> None:
-    """Forget finished builds, how matrix products are cut and what the PyTorch front built, or some of it."""
+    """Forget finished builds, tuned matrix-product blockings and what the PyTorch front built, or some of it."""
     from ortisan.pipeline.caches import clear_caches
 
     all_of_it = not (builds or tuning or torch)

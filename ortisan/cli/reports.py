@@ -58,7 +58,7 @@ def _show_tuning(tuning: Mapping[str, Any]) -> None:
         return
     counts = ", ".join(f"{count} {source}" for source, count in sources.items())
     note = f" ({tuning['note']})" if tuning["note"] else ""
-    say(f"How matrix products are cut, for {plural(sources.total(), 'size')}: {counts}{note}.")
+    say(f"Matrix-product blocking of {plural(sources.total(), 'size')}: {counts}{note}.")
 
 
 def _show_left_out(groups: Sequence[dict[str, object]]) -> None:

@@ -1,4 +1,4 @@
-"""What Ortisan remembers on this machine, and how to make it forget: finished builds, the cuts that won, and the
+"""What Ortisan remembers on this machine, and how to make it forget: finished builds, the blockings that won, and the
 artifacts of the PyTorch front."""
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import pytest
 
 from ortisan.codegen.cpu.isa import ISAS
 from ortisan.codegen.render import TEMPLATES
+from ortisan.codegen.tools.cmake import KERNEL_FLAGS
 from ortisan.codegen.tools.toolchain import Compiler, find_compiler
 from ortisan.errors import ToolchainError
 
@@ -22,12 +23,10 @@ SOURCE = """
 using namespace ortisan;
 void every_tile(int64_t rows, int64_t K, const float* a, int64_t lda, const float* b, int64_t ldb, float* sums, bool more) {
   detail::add_tile<float>(rows, K, a, lda, b, ldb, sums, panel_width<float>, more);
-#if ORTISAN_TILE_AVX512
-  detail::add_pair(rows, K, a, lda, b, ldb, sums, 2 * panel_width<float>, more);
-#endif
+  detail::add_panels<float>(rows, 2, K, a, lda, b, ldb, sums, more, {});
 }
 """
-FLAGS = ["-O3", "-std=gnu++17", "-fno-exceptions", "-fno-rtti", "-fno-strict-aliasing", "-ffp-contract=fast"]
+FLAGS = ["-O3", "-std=gnu++17", *KERNEL_FLAGS]
 
 
 @dataclass(frozen=True)
@@ -44,11 +43,11 @@ class Tile:
 
 
 TILES = {
-    "x86-64-v2": Tile("x86-64-v2", r"Tile<float, (\d+)l>::add\(", 2, 4, 4, "mulps", r"%rsp"),
-    "x86-64-v3": Tile("x86-64-v3", r"add_tile_avx2<(\d+)l>\(", 6, 2, 8, "vfmadd231ps", r"%rsp"),
-    "x86-64-v4": Tile("x86-64-v4", r"add_tile_avx512<(\d+)l, 1l>\(", 8, 1, 8, "vfmadd231ps", r"%rsp"),
-    "x86-64-v4, two panels": Tile("x86-64-v4", r"add_tile_avx512<(\d+)l, 2l>\(", 8, 2, 8, "vfmadd231ps", r"%rsp"),
-    "aarch64": Tile("aarch64", r"add_tile_neon<(\d+)l>\(", 6, 4, 4, "fmla", r"\bsp\b"),
+    "x86-64-v2": Tile("x86-64-v2", r"TilePlain<float>::multiply<(\d+)l>\(", 2, 4, 4, "mulps", r"%rsp"),
+    "x86-64-v3": Tile("x86-64-v3", r"TileAvx2::multiply<(\d+)l>\(", 6, 2, 8, "vfmadd231ps", r"%rsp"),
+    "x86-64-v4": Tile("x86-64-v4", r"TileAvx512::multiply<(\d+)l, 1l>\(", 8, 1, 8, "vfmadd231ps", r"%rsp"),
+    "x86-64-v4, two panels": Tile("x86-64-v4", r"TileAvx512::multiply<(\d+)l, 2l>\(", 8, 2, 8, "vfmadd231ps", r"%rsp"),
+    "aarch64": Tile("aarch64", r"TileNeon::multiply<(\d+)l>\(", 6, 4, 4, "fmla", r"\bsp\b"),
 }
 
 

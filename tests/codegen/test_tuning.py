@@ -1,11 +1,11 @@
-"""Which cut is chosen, and when the machine and the cache are asked. Times are made up, but for the last tests."""
+"""Which blocking is chosen, and when the machine and the cache are asked. Times are made up, but for the last tests."""
 
 from __future__ import annotations
 
 import json
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,10 @@ import ortisan
 from ortisan.codegen.cpu.isa import ISAS, find_isa
 from ortisan.codegen.cpu.machine import Machine, cpu_model, this_machine
 from ortisan.codegen.cpu.tune import choose as tuning_module
-from ortisan.codegen.cpu.tune.blocking import DEFAULT, Cut, Product, as_numbers, candidates
+from ortisan.codegen.cpu.tune.blocking import DEFAULT, Blocking, Product, as_numbers, candidates
 from ortisan.codegen.cpu.tune.choose import Race, Tuning, by_cost_model, tune
 from ortisan.codegen.cpu.tune.timer import load_timer, render_timer
-from ortisan.codegen.render import TEMPLATES
+from ortisan.codegen.tools.cmake import KERNEL_FLAGS
 from ortisan.errors import OptionError, ToolchainError
 from ortisan.pipeline.generate import render_sources
 from ortisan.registry.dtypes import DType
@@ -42,16 +42,20 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 class FakeTimer:
     """Cuts take 1 s, but for those that `seconds` names."""
 
-    seconds: Callable[[Cut, int], float] = lambda cut, threads: 1.0
+    seconds: Callable[[Blocking, int], float] = lambda blocking, threads: 1.0
     calls: list[dict[str, Any]] = field(default_factory=list)
+
+    def launches(self, **given: Any) -> Sequence[tuple[Any, ...]]:
+        """Only the number of bands is not a blocking's own."""
+        return [(depth, -(-given["rows"] // band), *rest) for depth, band, *rest in given["blockings"]]
 
     def time_products(self, **given: Any) -> Sequence[float]:
         self.calls.append(given)
-        return [self.seconds(Cut(*cut), given["threads"]) for cut in given["cuts"]]
+        return [self.seconds(Blocking(*blocking), given["threads"]) for blocking in given["blockings"]]
 
 
-def fast(cut: Cut, gain: float = 0.5) -> FakeTimer:
-    return FakeTimer(lambda c, threads: 1 - gain if c == cut else 1.0)
+def fast(blocking: Blocking, gain: float = 0.5) -> FakeTimer:
+    return FakeTimer(lambda c, threads: 1 - gain if c == blocking else 1.0)
 
 
 def choose(timer: Any, *products: Product, mode: Any = "auto", **options: Any) -> Tuning:
@@ -59,8 +63,8 @@ def choose(timer: Any, *products: Product, mode: Any = "auto", **options: Any) -
     return tune(products or (ONE,), mode=mode, timer=timer, **settings)
 
 
-def chosen(tuning: Tuning) -> list[tuple[Cut, str]]:
-    return [(choice.cut, choice.source) for choice in tuning.choices]
+def chosen(tuning: Tuning) -> list[tuple[Blocking, str]]:
+    return [(choice.blocking, choice.source) for choice in tuning.choices]
 
 
 def test_the_fastest_wins() -> None:
@@ -68,7 +72,7 @@ def test_the_fastest_wins() -> None:
     assert chosen(tuning) == [(WIDE, "measured")]
     assert tuning.choices[0].seconds == {"1": 0.5, "4": 0.5}
     assert tuning.choices[0].model_seconds == {"1": 1.0, "4": 1.0}
-    assert tuning.table(ONE)[0].cut == WIDE
+    assert tuning.table(ONE)[0].blocking == WIDE
 
 
 def test_the_machine_is_asked_for_when_something_is_timed() -> None:
@@ -85,11 +89,13 @@ def test_a_small_gain_is_noise() -> None:
 
 
 def test_both_numbers_of_threads_count() -> None:
-    def seconds(cut: Cut, threads: int) -> float:
-        return {(WIDE, 1): 0.5, (WIDE, 4): 1.01}.get((cut, threads), 1.0)
+    def seconds(blocking: Blocking, threads: int) -> float:
+        return {(WIDE, 1): 0.5, (WIDE, 4): 1.01}.get((blocking, threads), 1.0)
 
     assert chosen(choose(FakeTimer(seconds))) == [(WIDE, "measured")]
-    slower = FakeTimer(lambda cut, threads: 1.1 if (cut, threads) == (WIDE, 4) else seconds(cut, threads))
+    slower = FakeTimer(
+        lambda blocking, threads: 1.1 if (blocking, threads) == (WIDE, 4) else seconds(blocking, threads)
+    )
     assert chosen(choose(slower, weight_bytes=1 << 20)) == [(DEFAULT, "measured")]
 
 
@@ -112,19 +118,21 @@ def test_times_of_0_choose_nothing(times: list[float]) -> None:
 
 
 def test_the_winner_must_win_twice() -> None:
-    timer = FakeTimer(lambda cut, threads: 0.5 if cut == WIDE and len(timer.calls) <= 2 else 1.0)
+    timer = FakeTimer(lambda blocking, threads: 0.5 if blocking == WIDE and len(timer.calls) <= 2 else 1.0)
     assert chosen(choose(timer)) == [(DEFAULT, "measured")]
     assert len(timer.calls) == 4
-    assert [call["cuts"] for call in timer.calls[2:]] == [[as_numbers(cut) for cut in (DEFAULT, WIDE, DEFAULT)]] * 2
+    assert [call["blockings"] for call in timer.calls[2:]] == [
+        [as_numbers(blocking) for blocking in (DEFAULT, WIDE, DEFAULT)]
+    ] * 2
 
 
 def test_the_default_runs_at_both_ends() -> None:
     timer = FakeTimer()
     choose(timer)
     (problem, _), *_ = ONE.sizes()
-    expected = [as_numbers(cut) for cut in (*candidates(problem, "auto"), DEFAULT)]
-    assert [call["cuts"] for call in timer.calls] == [expected, expected]
-    assert timer.calls[0]["cuts"][0] == timer.calls[0]["cuts"][-1] == as_numbers(DEFAULT)
+    expected = [as_numbers(blocking) for blocking in (*candidates(problem, "auto"), DEFAULT)]
+    assert [call["blockings"] for call in timer.calls] == [expected, expected]
+    assert timer.calls[0]["blockings"][0] == timer.calls[0]["blockings"][-1] == as_numbers(DEFAULT)
 
 
 @pytest.mark.parametrize(
@@ -177,15 +185,17 @@ def test_other_kernels_are_another_choice(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_choice_among_all_counts_for_auto_too() -> None:
-    rare = Cut(512, 192, 100_000, True)
+    rare = Blocking(512, 192, 100_000, True)
     assert chosen(choose(fast(rare), mode="full")) == [(rare, "measured")]
     assert chosen(choose(None)) == [(rare, "from cache")]
 
 
 def test_a_product_of_any_rows_is_tuned_for_some() -> None:
-    tuning = choose(FakeTimer(lambda cut, threads: 0.5 if cut == WIDE else 1.0), replace(ONE, low=0, high=None))
+    tuning = choose(
+        FakeTimer(lambda blocking, threads: 0.5 if blocking == WIDE else 1.0), replace(ONE, low=0, high=None)
+    )
     assert [choice.problem.rows for choice in tuning.choices] == [1, 8, 32, 128, 512]
-    assert [(row.rows, row.cut) for row in tuning.table(replace(ONE, low=0, high=None))] == [
+    assert [(row.rows, row.blocking) for row in tuning.table(replace(ONE, low=0, high=None))] == [
         (256, DEFAULT),
         (None, WIDE),
     ]
@@ -226,9 +236,9 @@ def test_what_keeps_it_from_timing_is_a_warning(error: Exception, monkeypatch: p
     assert tuning.note == reason
 
 
-@pytest.mark.parametrize("cut", [[1], [0, 1, 1, True], [2**40, 1, 1, True], ["a", 1, 1, True], None])
-def test_an_answer_of_another_form_is_measured_again(cut: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = {"cut": cut, "seconds": {}, "cost_model_seconds": {}, "noise": 0.0}
+@pytest.mark.parametrize("blocking", [[1], [0, 1, 1, True], [2**40, 1, 1, True], ["a", 1, 1, True], None])
+def test_an_answer_of_another_form_is_measured_again(blocking: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = {"blocking": blocking, "seconds": {}, "cost_model_seconds": {}, "noise": 0.0}
     monkeypatch.setattr(tuning_module.tuning_cache, "look_up", lambda facts: answer)
     assert chosen(choose(fast(WIDE))) == [(WIDE, "measured")]
 
@@ -263,7 +273,7 @@ def test_off_asks_neither_the_machine_nor_the_cache(cache: Path, monkeypatch: py
     assert {source for _, source in chosen(Tuning.from_json(compiled.tuning))} == {"cost model"}
     assert render_sources(compiled) == render_sources(ortisan.compile(mlp(sizes=(768, 3072))))
     assert (cache / "tuning.sqlite").read_bytes() == before
-    assert by_cost_model([ONE]).table(ONE)[0].cut == DEFAULT
+    assert by_cost_model([ONE]).table(ONE)[0].blocking == DEFAULT
 
 
 @pytest.mark.parametrize("target", ["cpu:aarch64", "cpu:x86-64-v4", "reference"])
@@ -286,8 +296,8 @@ def compile_with_times(monkeypatch: pytest.MonkeyPatch, timer: Any) -> ortisan.C
 
 
 def test_the_same_cache_gives_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    def seconds(cut: Cut, threads: int) -> float:
-        return 0.5 if cut.work == 25_000 else 1.0
+    def seconds(blocking: Blocking, threads: int) -> float:
+        return 0.5 if blocking.work == 25_000 else 1.0
 
     first = compile_with_times(monkeypatch, FakeTimer(seconds))
     other = compile_with_times(monkeypatch, None)
@@ -308,7 +318,9 @@ def test_the_domain_is_that_of_the_cuts_and_not_of_the_mode(monkeypatch: pytest.
 
 
 def test_a_conversion_keeps_the_cuts_without_a_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled = compile_with_times(monkeypatch, FakeTimer(lambda cut, threads: 0.5 if cut.work == 25_000 else 1.0))
+    compiled = compile_with_times(
+        monkeypatch, FakeTimer(lambda blocking, threads: 0.5 if blocking.work == 25_000 else 1.0)
+    )
     (cache / "tuning.sqlite").unlink()
     forbid(monkeypatch)
     converted = ortisan.convert_graph(mlp(sizes=(64, 96, 8)), compiled)
@@ -324,15 +336,13 @@ def test_the_machine_has_a_name() -> None:
 
 
 def test_kernels_are_timed_with_the_flags_they_are_built_with() -> None:
-    def flags(path: str) -> str:
-        found = re.search(
-            r"target_compile_options\(kernels PRIVATE\n(.*?)\)", (TEMPLATES / path).read_text(), re.DOTALL
-        )
+    def flags(sources: Mapping[str, str]) -> list[str]:
+        found = re.search(r"target_compile_options\(kernels PRIVATE\n(.*?)\)", sources["CMakeLists.txt"], re.DOTALL)
         assert found is not None
-        return found[1]
+        return found[1].split()
 
-    assert flags("tune/CMakeLists.txt.j2") == flags("cmake/CMakeLists.txt.j2")
-    assert "-mavx2" in render_timer(V3)["CMakeLists.txt"]
+    library = render_sources(ortisan.compile(mlp(), target="cpu:x86-64-v3"))
+    assert flags(render_timer(V3)) == flags(library) == [*V3.flags, *KERNEL_FLAGS]
 
 
 @pytest.fixture(scope="module")
@@ -348,9 +358,57 @@ def real_timer(timer_cache: Path) -> Any:
 
 
 def arguments(**changes: Any) -> dict[str, Any]:
-    cuts = [as_numbers(DEFAULT), (8, 5, 1, False), (10**6, 10**6, 10**9, True)]
-    usual = {"type": "float32", "rows": 13, "depth": 33, "columns": [5, 40], "cuts": cuts, "threads": 2, "copies": 3}
+    blockings = [as_numbers(DEFAULT), (8, 5, 1, False), (10**6, 10**6, 10**9, True)]
+    usual = {
+        "type": "float32",
+        "rows": 13,
+        "depth": 33,
+        "columns": [5, 40],
+        "blockings": blockings,
+        "threads": 2,
+        "copies": 3,
+    }
     return {**usual, "seconds": 0.001, **changes}
+
+
+@dataclass
+class Recording:
+    """The real launches, and what would be timed."""
+
+    timer: Any
+    timed: list[tuple[int, int, int, bool]] = field(default_factory=list)
+
+    def launches(self, **given: Any) -> Sequence[tuple[Any, ...]]:
+        return self.timer.launches(**given)
+
+    def time_products(self, **given: Any) -> Sequence[float]:
+        self.timed = given["blockings"][:-1]
+        return [1.0] * len(given["blockings"])
+
+
+@pytest.mark.build
+@pytest.mark.parametrize("mode", ["auto", "full"])
+@pytest.mark.parametrize("dtype", [F32, DType.FLOAT64, DType.FLOAT16])
+@pytest.mark.parametrize("rows", [1, 2, 4, 5, 6, 7, 128, 300])
+def test_no_two_candidates_come_to_the_same(rows: int, dtype: DType, mode: str, real_timer: Any) -> None:
+    timer = Recording(real_timer)
+    choose(timer, Product(dtype, 768, (768, 40), rows, rows), mode=mode)
+    size = {"type": dtype.value, "rows": rows, "depth": 768, "columns": [768, 40]}
+    launches = real_timer.launches(**size, blockings=timer.timed)
+    assert len(set(launches)) == len(launches)
+    (problem, _), *_ = Product(dtype, 768, (768, 40), rows, rows).sizes()
+    every = real_timer.launches(**size, blockings=[as_numbers(b) for b in candidates(problem, mode)])  # type: ignore[arg-type]
+    assert set(launches) == set(every)
+
+
+@pytest.mark.build
+def test_launches_refuse_nonsense(real_timer: Any) -> None:
+    size = {"type": "float32", "rows": 1, "depth": 8, "columns": [8]}
+    assert real_timer.launches(**size, blockings=[]) == []
+    with pytest.raises(ValueError, match="not timed"):
+        real_timer.launches(**{**size, "type": "int8"}, blockings=[])
+    with pytest.raises(ValueError, match="must be at least 1"):
+        real_timer.launches(**size, blockings=[(1, 0, 1, True)])
 
 
 @pytest.mark.build
@@ -373,7 +431,7 @@ def test_the_real_timer_times_every_cut(type_: str, rows: int, real_timer: Any) 
         ({"columns": [4, 0]}, "at least 1"),
         ({"threads": 0}, "threads must be"),
         ({"copies": 0}, "copies at least 1"),
-        ({"cuts": [(0, 1, 1, True)]}, "must be at least 1"),
+        ({"blockings": [(0, 1, 1, True)]}, "must be at least 1"),
     ],
 )
 def test_the_real_timer_refuses_nonsense(changes: dict[str, Any], message: str, real_timer: Any) -> None:

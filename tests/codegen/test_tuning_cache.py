@@ -12,7 +12,7 @@ import pytest
 from ortisan.codegen.cpu.tune import remember as tuning_cache
 
 FACTS = {"cpu": "a", "size": "1x2x3"}
-ANSWER = {"cut": [768, 128, 100000, True]}
+ANSWER = {"blocking": [768, 128, 100000, True]}
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def test_what_was_remembered_is_found(file: Path) -> None:
 
 def test_the_first_answer_counts() -> None:
     tuning_cache.remember(FACTS, ANSWER)
-    assert tuning_cache.remember(FACTS, {"cut": [1, 1, 1, False]}) == ANSWER
+    assert tuning_cache.remember(FACTS, {"blocking": [1, 1, 1, False]}) == ANSWER
     assert tuning_cache.look_up(FACTS) == ANSWER
 
 

@@ -39,8 +39,9 @@ EXPORT int attention_array(const char* type, const AttentionArguments* x, const 
     using C = compute_t<T>;
     const AttentionRules<C> rules = {static_cast<C>(x->hidden), x->empty_zero != 0, x->nan_zero != 0};
     attention(c, shape, static_cast<const T*>(q), strides(x->q), static_cast<const T*>(k), strides(x->k),
-              static_cast<const T*>(v), strides(x->v), mask, static_cast<C>(x->scale), static_cast<C>(x->softcap), rules,
-              static_cast<T*>(out), strides(x->out), {static_cast<const T*>(k_first), strides(x->k_first), x->first},
+              static_cast<const T*>(v), strides(x->v), mask, static_cast<C>(x->scale), static_cast<C>(x->softcap),
+              rules, static_cast<T*>(out), strides(x->out),
+              {static_cast<const T*>(k_first), strides(x->k_first), x->first},
               {static_cast<const T*>(v_first), strides(x->v_first), x->first});
   });
 }

@@ -19,22 +19,14 @@ from typing import Any
 import pytest
 
 from ortisan.codegen.cpu.isa import ISAS, Isa, why_not_run
+from ortisan.codegen.tools.cmake import KERNEL_FLAGS
 from ortisan.codegen.tools.toolchain import Compiler, find_compiler
 from ortisan.errors import ToolchainError
 from tests.cpp.remote import RemoteLibrary, emulator
 
 HERE = Path(__file__).parent
 HEADERS = [HERE.parents[1] / "ortisan" / "templates" / folder for folder in ("graph", "cpu")]
-FLAGS = [
-    "-O3",
-    "-std=c++17",
-    "-Wall",
-    "-Wextra",
-    "-Werror",
-    "-ffp-contract=fast",
-    "-fno-math-errno",
-    "-fno-trapping-math",
-]
+FLAGS = ["-O3", "-std=c++17", "-Wall", "-Wextra", "-Werror", *KERNEL_FLAGS]
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,8 @@
 #include <cstdlib>
 
 #include "bind.h"
-#include "execution.h"
 #include "driver.h"
+#include "execution.h"
 
 using namespace ortisan;
 
@@ -36,7 +36,8 @@ EXPORT const char* run_graph(const int64_t* dims, const char* inputs, const int6
   const size_t bytes = static_cast<size_t>(graph.execution->scratch_bytes(symbols.data())) / 64 * 64 + 64;
   char* scratch = static_cast<char*>(std::aligned_alloc(64, bytes));
   const driver::TestContext context;
-  const char* failure = graph.execution->run(symbols.data(), in.data(), constants.data(), out.data(), scratch, context.parallel);
+  const char* failure =
+      graph.execution->run(symbols.data(), in.data(), constants.data(), out.data(), scratch, context.parallel);
   std::free(scratch);
   return failure;
 }

@@ -1,7 +1,6 @@
 // The functions of templates/ort_cpu/huge_pages.h, for tests.
-#include "huge_pages.h"
-
 #include "driver.h"
+#include "huge_pages.h"
 
 EXPORT int copy_pays(int thin, size_t bytes, int huge_pages, uint64_t free_bytes) {
   return ortisan::copy_pays(thin != 0, bytes, {huge_pages != 0, free_bytes});

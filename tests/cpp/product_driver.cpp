@@ -14,21 +14,22 @@ int64_t packed_size(int64_t K, int64_t N) {
 
 // out[M, N] = a[M, K] (rows lda apart) * b + bias[N]; b is packed here from its strides. Returns the rows' panels in `packed`.
 template <class T>
-void gemm(int64_t M, int64_t N, int64_t K, const void* a, int64_t lda, const void* b, int64_t stride_k, int64_t stride_n,
-          const void* bias, void* packed, void* out, const GemmCut& cut) {
+void gemm(int64_t M, int64_t N, int64_t K, const void* a, int64_t lda, const void* b, int64_t stride_k,
+          int64_t stride_n, const void* bias, void* packed, void* out, const Blocking& blocking) {
   TestContext c;
   pack_b(c, K, N, static_cast<const T*>(b), stride_k, stride_n, static_cast<T*>(packed));
   const T* offset = static_cast<const T*>(bias);
   T* to = static_cast<T*>(out);
-  const auto finish = [=](int64_t row, int64_t rows, int64_t col, const compute_t<T>* sums, int64_t width, int64_t n) {
+  const auto epilogue = [=](int64_t row, int64_t rows, int64_t col, const compute_t<T>* sums, int64_t width,
+                            int64_t n) {
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t j = 0; j < n; ++j) {
         to[(row + i) * N + col + j] = store<T>(fn::add(sums[i * width + j], load(offset[col + j])));
       }
     }
   };
-  gemm_packed<T>(c, M, K, static_cast<const T*>(a), lda, cut,
-                 Product(N, static_cast<const T*>(packed), finish, [](int64_t, int64_t) {}));
+  gemm_packed<T>(c, M, K, static_cast<const T*>(a), lda, blocking,
+                 Product(N, static_cast<const T*>(packed), epilogue, [](int64_t, int64_t) {}));
 }
 
 template <class F>
@@ -49,12 +50,35 @@ EXPORT int64_t packed_count(const char* type, int64_t K, int64_t N) {
   return count;
 }
 
+// What Python repeats of these headers: the panels' width, and the limits of blockings.
+EXPORT int64_t panel_width_of(const char* type) {
+  int64_t width = 0;
+  with_type(type, [&](auto t) { width = panel_width<decltype(t)>; });
+  return width;
+}
+
+EXPORT void blocking_limits(int64_t* out) {
+  const Blocking& b = default_blocking;
+  const int64_t all[] = {b.depth, b.band, b.work, b.prefetch, detail::largest_band};
+  for (const int64_t number : all) *out++ = number;
+}
+
+EXPORT void launch_of(const char* type, int64_t M, int64_t N, int64_t K, int64_t depth, int64_t band, int64_t work,
+                      int64_t prefetch, int64_t* out) {
+  with_type(type, [&](auto t) {
+    using T = decltype(t);
+    const Launch l = launch<T>(M, K, ceil_quotient(N, panel_width<T>), {depth, band, work, prefetch != 0});
+    const int64_t all[] = {l.depth, l.bands, l.groups, l.prefetch};
+    for (const int64_t number : all) *out++ = number;
+  });
+}
+
 EXPORT int gemm_array(const char* type, int64_t M, int64_t N, int64_t K, const void* a, int64_t lda, const void* b,
                       int64_t stride_k, int64_t stride_n, const void* bias, void* packed, void* out, int64_t depth,
-                      int64_t band, int64_t work, int64_t fetch) {
-  const GemmCut cut = {depth, band, work, fetch != 0};
+                      int64_t band, int64_t work, int64_t prefetch) {
+  const Blocking blocking = {depth, band, work, prefetch != 0};
   return with_type(
-      type, [&](auto t) { gemm<decltype(t)>(M, N, K, a, lda, b, stride_k, stride_n, bias, packed, out, cut); });
+      type, [&](auto t) { gemm<decltype(t)>(M, N, K, a, lda, b, stride_k, stride_n, bias, packed, out, blocking); });
 }
 
 EXPORT void bmm_float(int64_t batch, int64_t M, int64_t N, int64_t K, const float* a, const float* b, float* packed,
@@ -63,7 +87,7 @@ EXPORT void bmm_float(int64_t batch, int64_t M, int64_t N, int64_t K, const floa
   bmm_pack_b(c, batch, K, N, [=](int64_t i) { return b + i * K * N; }, N, 1, packed);
   bmm_packed<float>(
       c, batch, M, N, K, [=](int64_t i) { return a + i * M * K; }, K,
-      [=](int64_t i) { return packed + i * packed_elements<float>(K, N); }, default_cut,
+      [=](int64_t i) { return packed + i * packed_elements<float>(K, N); }, default_blocking,
       [=](int64_t i, int64_t row, int64_t rows, int64_t col, const float* sums, int64_t width, int64_t n) {
         for (int64_t r = 0; r < rows; ++r) {
           for (int64_t j = 0; j < n; ++j) out[(i * M + row + r) * N + col + j] = sums[r * width + j];

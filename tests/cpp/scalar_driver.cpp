@@ -96,10 +96,11 @@ int map_common(int64_t count, const float* x, float* y, Common common, Leaves le
 }
 
 EXPORT int common_float(const char* function, int64_t count, const float* x, float* y) {
-#define COMMON(name)                                                                                        \
-  if (driver::same(function, #name))                                                                        \
-  return map_common(count, x, y, [](float a) { return fn::common::name(a); },                               \
-                    [](float a) { return fn::common::leaves_##name(a); }, [](float a) { return fn::name(a); })
+#define COMMON(name)                                                                                                  \
+  if (driver::same(function, #name))                                                                                  \
+  return map_common(                                                                                                  \
+      count, x, y, [](float a) { return fn::common::name(a); }, [](float a) { return fn::common::leaves_##name(a); }, \
+      [](float a) { return fn::name(a); })
   COMMON(log);
   COMMON(sin);
   COMMON(cos);
@@ -155,9 +156,9 @@ EXPORT int unary_double(const char* f, int64_t n, const double* x, double* y, do
   return float_unary<double>(f, n, x, y, p, q);
 }
 
-#define BINARY_OF(kind, suffix, type, result)                                                              \
-  EXPORT int kind##_##suffix(const char* f, int64_t n, const type* x, const type* y, result* z) {          \
-    return kind(f, n, x, y, z);                                                                            \
+#define BINARY_OF(kind, suffix, type, result)                                                     \
+  EXPORT int kind##_##suffix(const char* f, int64_t n, const type* x, const type* y, result* z) { \
+    return kind(f, n, x, y, z);                                                                   \
   }
 BINARY_OF(arithmetic, float32, float, float)
 BINARY_OF(arithmetic, float64, double, double)

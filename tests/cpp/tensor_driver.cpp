@@ -16,7 +16,8 @@ EXPORT void copy(int size, int64_t rank, const int64_t* extent, const void* src,
   TestContext c;
   const auto run = [&](auto e) {
     using E = decltype(e);
-    copy_nd<E>(c, rank, extent, static_cast<const E*>(src), src_stride, static_cast<E*>(dst), dst_stride, streamed != 0);
+    copy_nd<E>(c, rank, extent, static_cast<const E*>(src), src_stride, static_cast<E*>(dst), dst_stride,
+               streamed != 0);
   };
   if (size == 1) run(uint8_t{});
   if (size == 2) run(uint16_t{});
@@ -47,10 +48,10 @@ EXPORT void arange_int16(int64_t count, int16_t start, int16_t step, int16_t* ds
 EXPORT int reduce_array(const char* op, const char* type, int64_t outer, int64_t n, int64_t inner, const void* in,
                         void* out) {
   TestContext c;
-#define REDUCE(name, type_name, T)                                                                                   \
-  if (same(op, #name) && same(type, type_name)) {                                                                    \
-    reduce<reduction::name, T>(c, outer, n, inner, static_cast<const T*>(in), static_cast<T*>(out));                \
-    return 1;                                                                                                        \
+#define REDUCE(name, type_name, T)                                                                   \
+  if (same(op, #name) && same(type, type_name)) {                                                    \
+    reduce<reduction::name, T>(c, outer, n, inner, static_cast<const T*>(in), static_cast<T*>(out)); \
+    return 1;                                                                                        \
   }
   REDUCE(sum, "float32", float)
   REDUCE(mean, "float32", float)
@@ -85,7 +86,8 @@ EXPORT void arg_float(int largest, int64_t outer, int64_t n, int64_t inner, int 
   }
 }
 
-EXPORT void cumsum_float(int64_t outer, int64_t n, int64_t inner, int exclusive, int reverse, const float* in, float* out) {
+EXPORT void cumsum_float(int64_t outer, int64_t n, int64_t inner, int exclusive, int reverse, const float* in,
+                         float* out) {
   TestContext c;
   cumsum(c, outer, n, inner, exclusive != 0, reverse != 0, in, out);
 }
@@ -103,7 +105,8 @@ void with_float(const char* type, F f) {
   if (same(type, "bfloat16")) f(bfloat16{});
 }
 
-EXPORT void softmax_array(const char* type, int logarithm, int64_t outer, int64_t n, int64_t inner, const void* x, void* y) {
+EXPORT void softmax_array(const char* type, int logarithm, int64_t outer, int64_t n, int64_t inner, const void* x,
+                          void* y) {
   TestContext c;
   with_float(type, [&](auto t) {
     using T = decltype(t);
@@ -115,8 +118,8 @@ EXPORT void softmax_array(const char* type, int logarithm, int64_t outer, int64_
   });
 }
 
-EXPORT void layernorm_array(const char* type, int64_t outer, int64_t n, const void* x, const void* gamma, const void* beta,
-                            double epsilon, void* y, void* mean, void* inv_std) {
+EXPORT void layernorm_array(const char* type, int64_t outer, int64_t n, const void* x, const void* gamma,
+                            const void* beta, double epsilon, void* y, void* mean, void* inv_std) {
   TestContext c;
   with_float(type, [&](auto t) {
     using T = decltype(t);
@@ -158,12 +161,13 @@ EXPORT const char* gather_nd_int64(int64_t batch, int64_t count, int64_t depth, 
   gather_nd(c, batch, count, depth, extent, inner, data, indices, out, "index out of range");
   return c.failure;
 }
-EXPORT void one_hot_int64(int64_t outer, int64_t depth, int64_t inner, const int64_t* indices, uint32_t on, uint32_t off,
-                          uint32_t* out) {
+EXPORT void one_hot_int64(int64_t outer, int64_t depth, int64_t inner, const int64_t* indices, uint32_t on,
+                          uint32_t off, uint32_t* out) {
   TestContext c;
   one_hot(c, outer, depth, inner, indices, on, off, out);
 }
-EXPORT void trilu_32(int64_t batch, int64_t rows, int64_t columns, int64_t k, int upper, const uint32_t* in, uint32_t* out) {
+EXPORT void trilu_32(int64_t batch, int64_t rows, int64_t columns, int64_t k, int upper, const uint32_t* in,
+                     uint32_t* out) {
   TestContext c;
   trilu(c, batch, rows, columns, k, upper != 0, in, out);
 }

@@ -24,11 +24,11 @@ def driver(load_driver: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
     return lib
 
 
-Cut = tuple[int, int, int, int]  # depth, band, work and fetch of a GemmCut
+Blocking = tuple[int, int, int, int]  # depth, band, work and prefetch, as in gemm.h
 
 
 def gemm(
-    lib: ctypes.CDLL, a: np.ndarray, b: np.ndarray, bias: np.ndarray, cut: Cut = (768, 128, 100000, 1)
+    lib: ctypes.CDLL, a: np.ndarray, b: np.ndarray, bias: np.ndarray, blocking: Blocking = (768, 128, 100000, 1)
 ) -> np.ndarray:
     """a @ b + bias; rows of a and both axes of b may be strided."""
     (rows, depth), columns, size = a.shape, b.shape[1], a.dtype.itemsize
@@ -36,7 +36,7 @@ def gemm(
     packed = np.full(call(lib.packed_count, name, depth, columns), 99).astype(a.dtype)
     out = np.full((rows, columns), 99).astype(a.dtype)
     strides = (b.strides[0] // size, b.strides[1] // size)
-    sizes = rows, columns, depth, a, a.strides[0] // size if rows else 0, b, *strides, bias, packed, out, *cut
+    sizes = rows, columns, depth, a, a.strides[0] // size if rows else 0, b, *strides, bias, packed, out, *blocking
     assert call(lib.gemm_array, name, *sizes) == 1
     width = 8 if a.dtype == np.float64 else 16
     panels = np.zeros((depth, -(-columns // width) * width), a.dtype)
@@ -96,9 +96,9 @@ def test_a_row_does_not_depend_on_the_others_or_the_threads(dtype: str, driver: 
 
 
 @pytest.mark.parametrize(
-    "cut", [(1, 1, 1, 0), (7, 5, 1, 1), (256, 6, 10**9, 0), (10**9, 256, 10**4, 1), (768, 999, 1, 0)], ids=str
+    "blocking", [(1, 1, 1, 0), (7, 5, 1, 1), (256, 6, 10**9, 0), (10**9, 256, 10**4, 1), (768, 999, 1, 0)], ids=str
 )
-def test_no_cut_changes_a_result(cut: Cut, lib: ctypes.CDLL) -> None:
+def test_no_blocking_changes_a_result(blocking: Blocking, lib: ctypes.CDLL) -> None:
     for rows, columns, depth in (
         (1, 1, 1),
         (1, 130, 33),
@@ -110,7 +110,7 @@ def test_no_cut_changes_a_result(cut: Cut, lib: ctypes.CDLL) -> None:
     ):
         a, b = (RNG.standard_normal(shape).astype(np.float32) for shape in ((rows, depth), (depth, columns)))
         bias = RNG.standard_normal(columns).astype(np.float32)
-        assert gemm(lib, a, b, bias, cut).tobytes() == gemm(lib, a, b, bias).tobytes(), (rows, columns, depth)
+        assert gemm(lib, a, b, bias, blocking).tobytes() == gemm(lib, a, b, bias).tobytes(), (rows, columns, depth)
 
 
 @pytest.mark.parametrize("size", [(1, 3, 5, 7), (30, 9, 17, 33), (5, 140, 64, 20), (0, 2, 2, 2)], ids=str)

@@ -20,6 +20,7 @@ import pytest
 
 import ortisan
 from ortisan.codegen.cpu.isa import ISAS, Isa, find_isa, why_not_run
+from ortisan.codegen.tools.cmake import KERNEL_FLAGS
 from ortisan.codegen.tools.toolchain import Compiler
 from ortisan.models import BertSize, bert
 from ortisan.pipeline.generate import render_sources
@@ -94,7 +95,7 @@ def test_a_whole_graph(isa: Isa, compiler: Compiler, open_library: Callable[[Pat
     for name, text in sources.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     kernels = [name for name in sources if name.endswith(".cpp") and name not in ("custom_ops.cpp", "binding.cpp")]
-    flags = ["-O3", "-std=c++17", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", *isa.flags]
+    flags = ["-O3", "-std=c++17", *KERNEL_FLAGS, *isa.flags]
     command = [*compiler.argv, *flags, "-shared", "-fPIC", "-pthread", "-I.", *kernels, str(HERE / "graph_driver.cpp")]
     subprocess.run([*command, "-o", "libgraph.so"], check=True, cwd=tmp_path)
     library = open_library(tmp_path / "libgraph.so")

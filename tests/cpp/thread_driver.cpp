@@ -66,7 +66,8 @@ std::vector<int64_t> choose_symbols(const GraphSpec& graph, int argc, char** arg
     symbols.push_back(min_dim(max_dim(symbol.low, 2), symbol.high));
     const std::string prefix = std::string(symbol.name) + "=";
     for (int a = 1; a < argc; ++a)
-      if (std::strncmp(argv[a], prefix.c_str(), prefix.size()) == 0) symbols.back() = std::atoll(argv[a] + prefix.size());
+      if (std::strncmp(argv[a], prefix.c_str(), prefix.size()) == 0)
+        symbols.back() = std::atoll(argv[a] + prefix.size());
   }
   return symbols;
 }
@@ -82,10 +83,12 @@ struct Case {
     std::vector<void*> out;
     for (const Bytes& b : inputs) in.push_back(b.data());
     for (const Bytes& b : weights) constants.push_back(b.data());
-    for (int32_t o = 0; o < graph.output_count; ++o) outputs.emplace_back(bytes_of(graph, graph.outputs[o], symbols.data()));
+    for (int32_t o = 0; o < graph.output_count; ++o)
+      outputs.emplace_back(bytes_of(graph, graph.outputs[o], symbols.data()));
     for (Bytes& b : outputs) out.push_back(b.data());
     AlignedBytes scratch(static_cast<size_t>(graph.execution->scratch_bytes(symbols.data())));
-    const char* failure = graph.execution->run(symbols.data(), in.data(), constants.data(), out.data(), scratch.data(), parallel);
+    const char* failure =
+        graph.execution->run(symbols.data(), in.data(), constants.data(), out.data(), scratch.data(), parallel);
     if (failure != nullptr) std::fprintf(stderr, "%s: %s\n", graph.op, failure);
     return failure == nullptr;
   }

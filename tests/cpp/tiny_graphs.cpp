@@ -33,8 +33,8 @@ constexpr GuardSpec add_guards[] = {{GuardSpec::divisible, symbol(1), fixed(1), 
 
 int64_t add_scratch(const int64_t* s) { return s[0] * (s[1] * 2 - 1) * 4 * static_cast<int64_t>(sizeof(float)); }
 
-const char* add_run(const int64_t* s, const void* const* inputs, const void* const* weights, void* const* outputs, char* scratch,
-                    Parallel parallel) {
+const char* add_run(const int64_t* s, const void* const* inputs, const void* const* weights, void* const* outputs,
+                    char* scratch, Parallel parallel) {
   const int64_t batch = s[0], seq = s[1], rows = 2 * seq - 1;
   const float* x = static_cast<const float*>(inputs[0]);
   const float* b = static_cast<const float*>(inputs[1]);
@@ -66,7 +66,8 @@ constexpr TensorSpec where_inputs[] = {{"c", 9, 1, n_dims}, {"a", 11, 1, n_dims}
 constexpr TensorSpec where_outputs[] = {{"out", 11, 1, n_dims}};
 constexpr SymbolSpec where_symbols[] = {{"n", 2, INT64_MAX}};
 
-const char* where_run(const int64_t* s, const void* const* inputs, const void* const*, void* const* outputs, char*, Parallel) {
+const char* where_run(const int64_t* s, const void* const* inputs, const void* const*, void* const* outputs, char*,
+                      Parallel) {
   const bool* c = static_cast<const bool*>(inputs[0]);
   const double* a = static_cast<const double*>(inputs[1]);
   for (int64_t i = 0; i < s[0]; ++i) static_cast<double*>(outputs[0])[i] = c[i] ? a[i] : 0.0;
@@ -86,7 +87,8 @@ constexpr DimSpec r_dims[] = {expression(1)};
 constexpr TensorSpec rules_inputs[] = {
     {"p", 10, 2, p_dims},
     {"q", 16, 1, q_dims},
-    {"x" TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES, 7, 1, k_dims}};
+    {"x" TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES,
+     7, 1, k_dims}};
 constexpr TensorSpec rules_outputs[] = {{"r", 16, 1, r_dims}};
 constexpr SymbolSpec rules_symbols[] = {{"n", 0, INT64_MAX}, {"m", 0, INT64_MAX}, {"k", 0, INT64_MAX}};
 constexpr GuardSpec rules_guards[] = {{GuardSpec::equal, symbol(2), symbol(0), "node 'equal'"},
@@ -107,7 +109,8 @@ size_t same_shared(int** inputs, int** outputs) {
   return 1;
 }
 
-const char* same_run(const int64_t* s, const void* const* inputs, const void* const*, void* const* outputs, char*, Parallel) {
+const char* same_run(const int64_t* s, const void* const* inputs, const void* const*, void* const* outputs, char*,
+                     Parallel) {
   const double same = inputs[0] == outputs[0] ? 1 : 0;
   for (int64_t i = 0; i < s[0]; ++i) static_cast<double*>(outputs[0])[i] = same;
   return nullptr;
@@ -120,20 +123,44 @@ constexpr Execution where_execution = {no_scratch, where_run, false};
 constexpr Execution rules_execution = {no_scratch, rules_run, false};
 constexpr Execution same_execution = {no_scratch, same_run, false};
 
-constexpr GraphSpec tiny_add = {
-    "tiny_add",  add_inputs,  2, add_weights, 1, add_outputs, 2, add_symbols, 2, add_guards, 2, add_expression<int64_t>,
-    add_expression<MaybeInt>, nullptr, &add_execution};
+constexpr GraphSpec tiny_add = {"tiny_add",
+                                add_inputs,
+                                2,
+                                add_weights,
+                                1,
+                                add_outputs,
+                                2,
+                                add_symbols,
+                                2,
+                                add_guards,
+                                2,
+                                add_expression<int64_t>,
+                                add_expression<MaybeInt>,
+                                nullptr,
+                                &add_execution};
 constexpr GraphSpec tiny_where = {
-    "tiny_where", where_inputs, 2, nullptr, 0, where_outputs, 1, where_symbols, 1, nullptr, 0, nullptr,
-    nullptr, nullptr, &where_execution};
+    "tiny_where", where_inputs, 2,       nullptr,         0, where_outputs, 1, where_symbols, 1, nullptr, 0,
+    nullptr,      nullptr,      nullptr, &where_execution};
 
-constexpr GraphSpec tiny_rules = {
-    "tiny_rules", rules_inputs, 3, nullptr, 0, rules_outputs, 1, rules_symbols, 3, rules_guards, 3, rules_expression<int64_t>,
-    rules_expression<MaybeInt>, nullptr, &rules_execution};
+constexpr GraphSpec tiny_rules = {"tiny_rules",
+                                  rules_inputs,
+                                  3,
+                                  nullptr,
+                                  0,
+                                  rules_outputs,
+                                  1,
+                                  rules_symbols,
+                                  3,
+                                  rules_guards,
+                                  3,
+                                  rules_expression<int64_t>,
+                                  rules_expression<MaybeInt>,
+                                  nullptr,
+                                  &rules_execution};
 
-constexpr GraphSpec tiny_same = {
-    "tiny_same", same_inputs, 1, nullptr, 0, same_outputs, 1, where_symbols, 1, nullptr, 0, nullptr,
-    nullptr, same_shared, &same_execution};
+constexpr GraphSpec tiny_same = {"tiny_same",    same_inputs, 1,       nullptr, 0,       same_outputs, 1,
+                                 where_symbols,  1,           nullptr, 0,       nullptr, nullptr,      same_shared,
+                                 &same_execution};
 
 }  // namespace
 

@@ -35,7 +35,7 @@ void sweep(const char* name, uint32_t stride, float low, float high, Function fu
   float x[block], y[block];
   double worst = 0.0;
   float at = 0.0f;
-  constexpr float specials[] = {-0.0f,         INFINITY,        -INFINITY,      NAN,   -1.0f, 1.0f, 0x1p-126f,
+  constexpr float specials[] = {-0.0f,           INFINITY,         -INFINITY, NAN,        -1.0f, 1.0f, 0x1p-126f,
                                 0x1.fffffep127f, -0x1.fffffep127f, 0x1p-149f, -0x1p-149f, 0.5f,  -0.5f};
   uint64_t bits = 0;
   while (bits <= 0xffffffffu) {
@@ -66,10 +66,11 @@ void sweep(const char* name, uint32_t stride, float low, float high, Function fu
   sweep(#name, stride, -INFINITY, INFINITY, [](float x) { return fn::name(x); }, [](double x) { return reference; })
 
 // As loops call a function that has a version for common arguments.
-#define SWEEP_COMMON(name, reference)                                                                     \
-  sweep("common_" #name, stride, -INFINITY, INFINITY,                                                     \
-        [](float x) { return fn::common::leaves_##name(x) != 0u ? fn::name(x) : fn::common::name(x); },   \
-        [](double x) { return reference; })
+#define SWEEP_COMMON(name, reference)                                                                 \
+  sweep(                                                                                              \
+      "common_" #name, stride, -INFINITY, INFINITY,                                                   \
+      [](float x) { return fn::common::leaves_##name(x) != 0u ? fn::name(x) : fn::common::name(x); }, \
+      [](double x) { return reference; })
 
 int main(int argc, char** argv) {
   const uint32_t stride = argc > 1 ? static_cast<uint32_t>(std::atoi(argv[1])) : 4099u;
@@ -100,10 +101,12 @@ int main(int argc, char** argv) {
   SWEEP(softplus, x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)));
   constexpr float powers[] = {-3.0f, -0.5f, 0.0f, 0.3333f, 1.0f, 2.0f, 2.5f, 7.0f, 100.25f};
   for (const float p : powers) {
-    sweep("pow", stride * 7, -INFINITY, INFINITY, [p](float x) { return fn::pow(x, p); },
-          [p](double x) { return std::pow(x, static_cast<double>(p)); });
-    sweep("pow", stride * 7, -INFINITY, INFINITY, [p](float x) { return fn::pow(p, x); },
-          [p](double x) { return std::pow(static_cast<double>(p), x); });
+    sweep(
+        "pow", stride * 7, -INFINITY, INFINITY, [p](float x) { return fn::pow(x, p); },
+        [p](double x) { return std::pow(x, static_cast<double>(p)); });
+    sweep(
+        "pow", stride * 7, -INFINITY, INFINITY, [p](float x) { return fn::pow(p, x); },
+        [p](double x) { return std::pow(static_cast<double>(p), x); });
   }
   const auto gelu = [](double x) { return x * (0.5 * std::erfc(-x * 0.70710678118654752440)); };
   sweep("gelu_positive", stride, 0.0f, INFINITY, [](float x) { return fn::gelu(x); }, gelu);

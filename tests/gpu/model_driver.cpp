@@ -37,7 +37,8 @@ EXPORT int64_t create_and_destroy(int64_t failing, size_t names, char* message, 
   ortisan::AitModelState* state = nullptr;
   const char* const inputs[] = {"i0_", nullptr, "i1_"};
   const char* const outputs[] = {"o0_", "o1_"};
-  const char* failure = ortisan_model_0.create(0, 2, {&memory, allocate, release}, {inputs, 3}, {outputs, names}, &state);
+  const char* failure =
+      ortisan_model_0.create(0, 2, {&memory, allocate, release}, {inputs, 3}, {outputs, names}, &state);
   std::snprintf(message, size, "%s", failure == nullptr ? "" : failure);
   if (failure == nullptr) ortisan_model_0.destroy(state);
   *made = memory.made;

@@ -76,7 +76,8 @@ void fill(cudaDeviceProp* properties) {
 
 }  // namespace
 
-#define COUNTED(name) if (const cudaError_t error = count(#name)) return error
+#define COUNTED(name) \
+  if (const cudaError_t error = count(#name)) return error
 
 extern "C" {
 
@@ -111,7 +112,8 @@ void** __cudaRegisterFatBinary(void*) {
 void __cudaRegisterFatBinaryEnd(void**) {}
 void __cudaUnregisterFatBinary(void**) {}
 void __cudaInitModule(void**) {}
-void __cudaRegisterFunction(void**, const char* host, char*, const char* name, int, uint3*, uint3*, dim3*, dim3*, int*) {
+void __cudaRegisterFunction(void**, const char* host, char*, const char* name, int, uint3*, uint3*, dim3*, dim3*,
+                            int*) {
   std::lock_guard<std::mutex> guard(lock);
   kernels[host] = name;
 }
@@ -202,7 +204,9 @@ cudaError_t cudaMemset(void* block, int value, size_t bytes) {
   std::memset(block, value, bytes);
   return cudaSuccess;
 }
-cudaError_t cudaMemsetAsync(void* block, int value, size_t bytes, cudaStream_t) { return cudaMemset(block, value, bytes); }
+cudaError_t cudaMemsetAsync(void* block, int value, size_t bytes, cudaStream_t) {
+  return cudaMemset(block, value, bytes);
+}
 cudaError_t cudaMemcpyToSymbol(const void*, const void*, size_t, size_t, cudaMemcpyKind) { return cudaSuccess; }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
   std::memset(attributes, 0, sizeof *attributes);
@@ -228,7 +232,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cu
 cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) { return cudaErrorNotSupported; }
 cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t*) { return cudaErrorNotSupported; }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t*, cudaGraph_t, unsigned long long) { return cudaErrorNotSupported; }
-cudaError_t cudaGraphExecUpdate(cudaGraphExec_t, cudaGraph_t, cudaGraphExecUpdateResultInfo*) { return cudaErrorNotSupported; }
+cudaError_t cudaGraphExecUpdate(cudaGraphExec_t, cudaGraph_t, cudaGraphExecUpdateResultInfo*) {
+  return cudaErrorNotSupported;
+}
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t) { return cudaSuccess; }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t) { return cudaErrorNotSupported; }
 cudaError_t cudaGraphDestroy(cudaGraph_t) { return cudaSuccess; }
@@ -280,7 +286,9 @@ cudaError_t cudaGetLastError() {
   return error;
 }
 cudaError_t cudaPeekAtLastError() { return last_error; }
-const char* cudaGetErrorString(cudaError_t error) { return error == cudaErrorMemoryAllocation ? "out of memory" : "no error"; }
+const char* cudaGetErrorString(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation ? "out of memory" : "no error";
+}
 const char* cudaGetErrorName(cudaError_t) { return "cudaError"; }
 
 }  // extern "C"

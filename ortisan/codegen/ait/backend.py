@@ -121,7 +121,7 @@ class CudaBackend(Backend):
     def describe(self, plans: Sequence[Plan], options: PlanOptions, *, built: bool) -> dict[str, Any]:
         install = find_aitemplate()
         profiled = all(plan.model.profiled for plan in plans if isinstance(plan, AitPlan))
-        note = "AITemplate chooses how products are cut"
+        note = "AITemplate chooses how products are blocked"
         return {
             "architectures": list(self.architectures),
             "machine": platform.machine(),

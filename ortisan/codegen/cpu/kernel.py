@@ -10,7 +10,7 @@ import numpy as np
 
 from ortisan.codegen.cpu.group import Group
 from ortisan.codegen.cpu.packing import Layout
-from ortisan.codegen.cpu.tune.blocking import DEFAULT, CutTable, CutUpTo, Product, table
+from ortisan.codegen.cpu.tune.blocking import DEFAULT, BlockingTable, BlockingUpTo, Product, table
 from ortisan.codegen.cpu.views import Views
 from ortisan.codegen.expressions import DimPrinter
 from ortisan.registry.builder import is_constant
@@ -108,7 +108,7 @@ class EmitContext:
     scalar_call: Callable[[Node], ScalarCall]
     bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Of the symbols that have any."""
-    cut_table: Callable[[Product], CutTable] = table
+    blocking_table: Callable[[Product], BlockingTable] = table
     products: dict[Product, None] = field(default_factory=dict)
     """The distinct products that can be tuned, in the order they are met."""
     weights: dict[WeightKey, int] = field(default_factory=dict)
@@ -129,16 +129,18 @@ class EmitContext:
     def weight(self, value: Value, layout: Layout) -> Argument:
         return Argument("weight", value, self.weights.setdefault((value, layout), len(self.weights)))
 
-    def cuts(self, dtype: DType, depth: Dim, columns: Sequence[Dim], rows: Dim, *, packed: bool = True) -> CutTable:
-        """How a product is cut. `packed` when B is a weight; else it is packed in each run and not worth tuning."""
+    def blockings(
+        self, dtype: DType, depth: Dim, columns: Sequence[Dim], rows: Dim, *, packed: bool = True
+    ) -> BlockingTable:
+        """How a product is blocked. `packed` when B is a weight; else it is packed in each run and not worth tuning."""
         sizes = (depth, *columns)
         if not all(is_static(size) and size > 0 for size in sizes):
-            return (CutUpTo(None, DEFAULT),)
+            return (BlockingUpTo(None, DEFAULT),)
         product = Product(dtype, depth, tuple(columns), *bounds_of(rows, self.bounds))
         if not packed:
             return table(product)
         self.products[product] = None
-        return self.cut_table(product)
+        return self.blocking_table(product)
 
     def message(self, text: str) -> Argument:
         return Argument("message", None, self.messages.setdefault(text, len(self.messages)))

@@ -10,6 +10,7 @@ from ortisan.codegen.cpu.plan import GraphPlan
 from ortisan.codegen.cpu.source import render_file
 from ortisan.codegen.render import plain_files, render
 from ortisan.codegen.tables import LibrarySource
+from ortisan.codegen.tools.cmake import KERNEL_FLAGS
 
 _GRAPHS_PER_FILE = 16
 
@@ -40,6 +41,7 @@ def render_library(
         files[file] = render_file(plans[first:last], first, ops[first:last])
         sources.append(file)
     files["library.cpp"] = render("graph/library.cpp.j2", LibrarySource(len(plans), domain))
-    build = BuildSource(name, isa.name, isa.machine, (*sources, "library.cpp"), isa.flags, isa.features)
+    flags = (*isa.flags, *KERNEL_FLAGS)
+    build = BuildSource(name, isa.name, isa.machine, (*sources, "library.cpp"), flags, isa.features)
     files["CMakeLists.txt"] = render("cmake/CMakeLists.txt.j2", build)
     return files

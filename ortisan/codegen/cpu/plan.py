@@ -17,7 +17,7 @@ from ortisan.codegen.cpu.loops.boxes import copy_whole
 from ortisan.codegen.cpu.memory import Copy, MemoryPlan, plan_memory
 from ortisan.codegen.cpu.packing import pack, packed_bytes
 from ortisan.codegen.cpu.scratch import largest_scratch, typical_scratch
-from ortisan.codegen.cpu.tune.blocking import CutTable, Product, table
+from ortisan.codegen.cpu.tune.blocking import BlockingTable, Product, table
 from ortisan.codegen.cpu.tune.choose import Tuning
 from ortisan.codegen.cpu.views import Views
 from ortisan.codegen.expressions import DimPrinter
@@ -38,11 +38,11 @@ class GraphPlan:
     views: Views
     printer: DimPrinter
     products: tuple[Product, ...]
-    """The distinct matrix products whose cuts can be tuned."""
-    tables: tuple[CutTable, ...]
-    """The cuts of each of them."""
+    """The distinct matrix products whose blockings can be tuned."""
+    tables: tuple[BlockingTable, ...]
+    """The blockings of each of them."""
     tuning: Tuning | None = None
-    """Who chose the cuts; None when nobody was asked."""
+    """Who chose them; None when nobody was asked."""
 
     @property
     def shared(self) -> tuple[tuple[int, int], ...]:
@@ -87,8 +87,13 @@ class GraphPlan:
         return names
 
 
-def plan_graph(graph: Graph, keep_all: bool = False, cut_table: Callable[[Product], CutTable] = table) -> GraphPlan:
-    """With `keep_all`, every value stays in memory to the end of a run, for debugging. `cut_table` chooses the cuts."""
+def plan_graph(
+    graph: Graph, keep_all: bool = False, blocking_table: Callable[[Product], BlockingTable] = table
+) -> GraphPlan:
+    """With `keep_all`, every value stays in memory to the end of a run, for debugging.
+
+    `blocking_table` chooses the blockings of products.
+    """
     verify_graph(graph)
     # What joins a product is settled first, so that nothing leaves it to read through strides.
     views = find_views(graph, loops(graph, find_views(graph)))
@@ -98,7 +103,7 @@ def plan_graph(graph: Graph, keep_all: bool = False, cut_table: Callable[[Produc
         views,
         scalar_call,
         graph.bounds,
-        cut_table,
+        blocking_table,
         appended=appended_caches(graph, views),
     )
     kernels = [emit(group, context) for group in groups]
@@ -110,7 +115,7 @@ def plan_graph(graph: Graph, keep_all: bool = False, cut_table: Callable[[Produc
     weights = tuple(Weight(value, layout) for value, layout in context.weights)
     messages = tuple(context.messages)
     printer, products = context.printer, tuple(context.products)
-    tables = tuple(map(cut_table, products))
+    tables = tuple(map(blocking_table, products))
     return GraphPlan(graph, groups, tuple(kernels), weights, messages, memory, views, printer, products, tables)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from ortisan.codegen.cpu.isa import Isa, why_not_run
 from ortisan.codegen.cpu.library import BuildSource
 from ortisan.codegen.render import plain_files, render
-from ortisan.codegen.tools.cmake import Project, build_project, check_name, library_file
+from ortisan.codegen.tools.cmake import KERNEL_FLAGS, Project, build_project, check_name, library_file
 from ortisan.codegen.tools.toolchain import find_compiler
 from ortisan.errors import ToolchainError
 
@@ -43,7 +43,7 @@ def build_torch_op(sources: Mapping[str, str | bytes], *, name: str, isa: Isa, k
         raise ToolchainError(f"{compiler.argv[0]} {what}, which does not fit PyTorch's; set CXX to g++ or clang++")
     kernels = tuple(sorted(file for file in sources if file.endswith(".cpp") and file not in _GLUE))
     library = f"{name}_torch"
-    build = BuildSource(library, isa.name, isa.machine, kernels, isa.flags, isa.features)
+    build = BuildSource(library, isa.name, isa.machine, kernels, (*isa.flags, *KERNEL_FLAGS), isa.features)
     files = {**sources, **plain_files("torch"), "CMakeLists.txt": render("cmake/torch.CMakeLists.txt.j2", build)}
     settings = {
         "CMAKE_CXX_COMPILER": ";".join(compiler.argv),

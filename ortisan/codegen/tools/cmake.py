@@ -17,6 +17,16 @@ from ortisan.codegen.tools import build_cache as cache
 from ortisan.codegen.tools.toolchain import BUILD_VARIABLES, find_cmake, find_ninja, run_tool
 from ortisan.errors import OptionError, ToolchainError
 
+KERNEL_FLAGS = (
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fno-strict-aliasing",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+)
+"""What kernels are compiled with wherever they are compiled, beside -O3 and the flags of the instruction set."""
+
 # Raise it when the way of building changes while sources and settings stay the same.
 _CACHE_FORMAT = "1"
 _LOG = "build.log"

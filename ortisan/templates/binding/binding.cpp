@@ -139,16 +139,18 @@ class Graph {
       weights->arrays.push_back(usable(spec_, objects[static_cast<size_t>(w)], "weight", weight.name, weight.dtype));
       const py::array& array = weights->arrays.back();
       if (array.nbytes() != weight.bytes)
-        throw py::value_error(std::string(spec_.op) + ": weight '" + weight.name + "' has " + std::to_string(array.nbytes()) +
-                              " bytes, expected " + std::to_string(weight.bytes));
+        throw py::value_error(std::string(spec_.op) + ": weight '" + weight.name + "' has " +
+                              std::to_string(array.nbytes()) + " bytes, expected " + std::to_string(weight.bytes));
       weights->data.push_back(array.data());
     }
     weights_ = weights;
   }
 
-  std::vector<py::array> run(const std::vector<py::object>& objects, const std::optional<std::vector<py::object>>& out) {
+  std::vector<py::array> run(const std::vector<py::object>& objects,
+                             const std::optional<std::vector<py::object>>& out) {
     if (out) check_count(spec_, out->size(), spec_.output_count, "arrays in out");
-    Call call = prepare(objects, out ? *out : std::vector<py::object>(static_cast<size_t>(spec_.output_count), py::none()));
+    Call call =
+        prepare(objects, out ? *out : std::vector<py::object>(static_cast<size_t>(spec_.output_count), py::none()));
     std::unique_ptr<Block> block = take_block(call.scratch_bytes);
     compute(call, block->data);
     keep_block(std::move(block));
@@ -162,7 +164,8 @@ class Graph {
     compute(call, block->data);
     char* data = block->data;
     const py::capsule owner(block.release(), [](void* b) { delete static_cast<Block*>(b); });
-    return py::make_tuple(call.outputs, py::array_t<uint8_t>({call.scratch_bytes}, reinterpret_cast<uint8_t*>(data), owner),
+    return py::make_tuple(call.outputs,
+                          py::array_t<uint8_t>({call.scratch_bytes}, reinterpret_cast<uint8_t*>(data), owner),
                           call.symbols);
   }
 
@@ -208,7 +211,8 @@ class Graph {
     }
     call.symbols.resize(static_cast<size_t>(spec_.symbol_count));
     char sentence[1024];
-    if (!bind_symbols(spec_, shapes.data(), call.symbols.data(), sentence, sizeof sentence)) throw py::value_error(sentence);
+    if (!bind_symbols(spec_, shapes.data(), call.symbols.data(), sentence, sizeof sentence))
+      throw py::value_error(sentence);
     for (int32_t o = 0; o < spec_.output_count; ++o) {
       const TensorSpec& output = spec_.outputs[o];
       std::vector<py::ssize_t> shape;
@@ -252,15 +256,16 @@ class Graph {
     const char* failure = nullptr;
     {
       const py::gil_scoped_release released;
-      failure = spec_.execution->run(call.symbols.data(), call.input_data.data(), call.weights->data.data(), call.output_data.data(),
-                          scratch, pool_.handle());
+      failure = spec_.execution->run(call.symbols.data(), call.input_data.data(), call.weights->data.data(),
+                                     call.output_data.data(), scratch, pool_.handle());
     }
     if (failure != nullptr) throw std::runtime_error(std::string(spec_.op) + ": " + failure);
   }
 
   std::unique_ptr<Block> take_block(int64_t bytes) {
     std::unique_ptr<Block> block = std::move(spare_);
-    if (block == nullptr || block->size < static_cast<size_t>(bytes)) block = std::make_unique<Block>(static_cast<size_t>(bytes));
+    if (block == nullptr || block->size < static_cast<size_t>(bytes))
+      block = std::make_unique<Block>(static_cast<size_t>(bytes));
     return block;
   }
   void keep_block(std::unique_ptr<Block> block) { spare_ = std::move(block); }
@@ -282,7 +287,8 @@ py::list describe_tensors(const GraphSpec& graph, const TensorSpec* tensors, int
   for (int32_t t = 0; t < count; ++t) {
     py::list shape;
     for (int32_t d = 0; d < tensors[t].rank; ++d) shape.append(describe_dim(graph, tensors[t].dims[d]));
-    described.append(py::dict(py::arg("name") = tensors[t].name, py::arg("dtype") = tensors[t].dtype, py::arg("shape") = shape));
+    described.append(
+        py::dict(py::arg("name") = tensors[t].name, py::arg("dtype") = tensors[t].dtype, py::arg("shape") = shape));
   }
   return described;
 }
@@ -297,9 +303,10 @@ py::dict describe(const GraphSpec& graph) {
                             py::arg("high") = graph.symbols[s].high));
   py::dict shared;
   for (const auto& [input, output] : shared_pairs(graph)) shared[py::int_(input)] = output;
-  return py::dict(py::arg("op") = graph.op, py::arg("inputs") = describe_tensors(graph, graph.inputs, graph.input_count),
-                  py::arg("weights") = weights, py::arg("outputs") = describe_tensors(graph, graph.outputs, graph.output_count),
-                  py::arg("symbols") = symbols, py::arg("shared") = shared);
+  return py::dict(
+      py::arg("op") = graph.op, py::arg("inputs") = describe_tensors(graph, graph.inputs, graph.input_count),
+      py::arg("weights") = weights, py::arg("outputs") = describe_tensors(graph, graph.outputs, graph.output_count),
+      py::arg("symbols") = symbols, py::arg("shared") = shared);
 }
 
 }  // namespace
@@ -308,16 +315,20 @@ py::dict describe(const GraphSpec& graph) {
 PYBIND11_MODULE(ORTISAN_MODULE, module) {
   using ortisan::Graph;
   module.doc() = "The graphs of one compiled library, on numpy arrays.";
-  module.def("graphs", [] {
-    py::list all;
-    for (int32_t g = 0; g < ortisan::graph_spec_count; ++g) all.append(ortisan::describe(*ortisan::graph_specs[g]));
-    return all;
-  }, "What each graph takes and gives; an unknown dim is its symbol's name, a computed one None.");
+  module.def(
+      "graphs",
+      [] {
+        py::list all;
+        for (int32_t g = 0; g < ortisan::graph_spec_count; ++g) all.append(ortisan::describe(*ortisan::graph_specs[g]));
+        return all;
+      },
+      "What each graph takes and gives; an unknown dim is its symbol's name, a computed one None.");
   py::class_<Graph>(module, "Graph")
       .def(py::init<int64_t, int>(), py::arg("index"), py::arg("threads") = 1)
       .def_property_readonly("op", &Graph::op)
       .def_property_readonly("threads", &Graph::threads)
-      .def("set_weights", &Graph::set_weights, py::arg("weights"), "Keeps the arrays; they are copied only where numpy must.")
+      .def("set_weights", &Graph::set_weights, py::arg("weights"),
+           "Keeps the arrays; they are copied only where numpy must.")
       .def("run", &Graph::run, py::arg("inputs"), py::arg("out") = py::none(),
            "The outputs, in the arrays of `out` where it has one. Lets other Python threads run meanwhile.")
       .def("trace", &Graph::trace, py::arg("inputs"), "(outputs, scratch block as uint8, the symbols' values)");

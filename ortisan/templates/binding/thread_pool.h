@@ -47,7 +47,9 @@ class ThreadPool {
   static constexpr uint32_t closed = uint32_t{1} << 31;
   static constexpr int spins = 4000;
 
-  static void run(void* self, int64_t count, Task task, void* arg) { static_cast<ThreadPool*>(self)->start(count, task, arg); }
+  static void run(void* self, int64_t count, Task task, void* arg) {
+    static_cast<ThreadPool*>(self)->start(count, task, arg);
+  }
 
   void start(int64_t count, Task task, void* arg) {
     std::unique_lock<std::mutex> turn(turn_, std::try_to_lock);

@@ -28,8 +28,8 @@ void attention(Context& c, const AttentionShape& shape, const T* q, const HeadSt
                compute_t<T> scale, compute_t<T> softcap, const AttentionRules<compute_t<T>>& rules, T* out,
                const HeadStrides& out_stride, const PastRows<T>& k_past = {}, const PastRows<T>& v_past = {}) {
   if (shape.B <= 0 || shape.H <= 0 || shape.S <= 0 || shape.Dv <= 0) return;
-  const detail::AttentionCall<T> call = {shape,    q,    q_stride, k,       k_stride, v,   v_stride,
-                                         mask, scale, softcap, rules, out, out_stride, k_past, v_past};
+  const detail::AttentionCall<T> call = {shape, q,       q_stride, k,   k_stride,   v,      v_stride, mask,
+                                         scale, softcap, rules,    out, out_stride, k_past, v_past};
   if (is_thin(shape.S, shape.group)) {
     detail::attention_thin(c, call);
   } else {

@@ -96,7 +96,8 @@ struct AttentionBlock {
       const int64_t depth = min_of(head_slice, call.shape.D - d);
       const T* q = call.row_of(call.q, call.q_stride, task.batch, task.head, task.row) + d;
       const T* k = call.row_of(call.k, call.k_stride, task.batch, kv_head, key) + d;
-      for (int64_t p = 0; p < panels; ++p) pack_keys(depth, min_of(NR, keys - p * NR), k + p * NR * call.k_stride.row, p);
+      for (int64_t p = 0; p < panels; ++p)
+        pack_keys(depth, min_of(NR, keys - p * NR), k + p * NR * call.k_stride.row, p);
       const C* a;
       int64_t lda;
       if constexpr (is_small_float<T>) {

@@ -67,12 +67,12 @@ ORTISAN_INLINE inline void thin_products(int64_t depth, const compute_t<T>* q, c
       ORTISAN_UNROLL(2)
       for (int i = 0; i < J; ++i) {
         row[i] = load_lanes<T>(k + i * stride + e + p * lanes);
-        if (R > 1) ORTISAN_IN_REGISTER(row[i]);
+        if (R > 1) keep_in_register(row[i]);
       }
       ORTISAN_UNROLL(4)
       for (int r = 0; r < R; ++r) {
         V own = read_unaligned<V>(q + r * head_slice + e + p * lanes);
-        if (J > 1) ORTISAN_IN_REGISTER(own);
+        if (J > 1) keep_in_register(own);
         ORTISAN_UNROLL(2)
         for (int i = 0; i < J; ++i) s[r][i][p] += own * row[i];
       }
@@ -105,7 +105,7 @@ template <class T, int R>
   using C = compute_t<T>;
   constexpr int J = R >= 3 ? 2 : 1;
   for_groups<thin_places<R>>(keys / 4 * 4, 4, [=](int64_t j, int64_t) ORTISAN_INLINE {
-    if (R > 1) fetch_rows(k + (j + thin_group<T>) * stride, stride, 4, depth);
+    if (R > 1) fetch_rows(k + stride * (j + thin_group<T>), stride, 4, depth);
     lanes_t<C> sums[R][4];
     ORTISAN_UNROLL(4)
     for (int i = 0; i < 4; i += J) {
@@ -146,7 +146,7 @@ inline void thin_strip(int64_t keys, const compute_t<T>* weights, const T* v, in
     ORTISAN_UNROLL(8)
     for (int w = 0; w < W; ++w) {
       V row = load_lanes<T>(v + j * stride + w * lanes);
-      if (R > 1) ORTISAN_IN_REGISTER(row);
+      if (R > 1) keep_in_register(row);
       ORTISAN_UNROLL(4)
       for (int r = 0; r < R; ++r) s[r][w] += weights[r * thin_slice + j] * row;
     }
@@ -161,8 +161,8 @@ inline void thin_strip(int64_t keys, const compute_t<T>* weights, const T* v, in
 // product[r] += weights[r] V for R queries, rows of the product `head_slice` apart. Wide rows are read in strips, a few rows at
 // a time, so that memory is still read in its order.
 template <class T, int R>
-[[gnu::noinline]] void thin_values(int64_t keys, int64_t columns, const compute_t<T>* weights, const T* v, int64_t stride,
-                                   compute_t<T>* product) {
+[[gnu::noinline]] void thin_values(int64_t keys, int64_t columns, const compute_t<T>* weights, const T* v,
+                                   int64_t stride, compute_t<T>* product) {
   using C = compute_t<T>;
   constexpr int64_t lanes = lane_count<C>;
   constexpr int W = R == 1 ? 8 : R <= 3 ? 4 : 2;
@@ -271,7 +271,8 @@ struct AttentionThin {
       if (count == 0 || runs[count - 1][1] != at) runs[count++][0] = at;
       runs[count - 1][1] = end;
     }
-    for (int64_t i = 0; i < count; ++i) compute_scores(first + runs[i][0], runs[i][1] - runs[i][0], scores + runs[i][0]);
+    for (int64_t i = 0; i < count; ++i)
+      compute_scores(first + runs[i][0], runs[i][1] - runs[i][0], scores + runs[i][0]);
     const int64_t ahead = 2 * thin_group<T>;
     for (int64_t r = 0; r < rows; ++r) {
       // Memory has a rest now: it can fetch what comes next.

@@ -35,9 +35,8 @@ template <class E>
 void copy_past(Context& c, const CacheShape& shape, const E* past, E* out) {
   const int64_t have = shape.past * shape.inner, want = shape.length * shape.inner;
   if (have == want) {
-    return parallel_ranges(c, shape.outer * want, 1, [&](int64_t begin, int64_t end) {
-      copy_elements(out + begin, past + begin, end - begin);
-    });
+    return parallel_ranges(c, shape.outer * want, 1,
+                           [&](int64_t begin, int64_t end) { copy_elements(out + begin, past + begin, end - begin); });
   }
   parallel_ranges(c, shape.outer, want, [&](int64_t begin, int64_t end) {
     for (int64_t o = begin; o < end; ++o) {

@@ -36,11 +36,11 @@ inline float add_exponent(float x, uint32_t bits) { return bit_cast<float>(bit_c
 
 // Bounds of arguments, beyond which a function is constant as a float. Variables, though nobody writes them: a clamp to a number
 // that GCC knows costs a comparison, a blend and often a second copy of what follows, one to a variable is a single instruction.
-inline float exp_low = -105.0f;      // e^x is 0
-inline float exp_high = 90.0f;       // infinity
+inline float exp_low = -105.0f;  // e^x is 0
+inline float exp_high = 90.0f;  // infinity
 inline float sigmoid_high = 105.0f;  // 1
-inline float tanh_high = 9.1f;       // 1
-inline float mish_high = 40.0f;      // mish is x
+inline float tanh_high = 9.1f;  // 1
+inline float mish_high = 40.0f;  // mish is x
 inline float negative_zero = -0.0f;
 
 // Both keep NaN.
@@ -122,9 +122,7 @@ inline float log1p_of_share(float z) {
 }
 
 // The exponent e of a positive normal x such that x / 2^e is in [sqrt(1/2), sqrt(2)).
-inline int32_t centred_exponent(float x) {
-  return static_cast<int32_t>(bit_cast<uint32_t>(x) - 0x3f3504f3u) >> 23;
-}
+inline int32_t centred_exponent(float x) { return static_cast<int32_t>(bit_cast<uint32_t>(x) - 0x3f3504f3u) >> 23; }
 
 // x / 2^exponent for that exponent.
 inline float centred_fraction(float x, int32_t exponent) {

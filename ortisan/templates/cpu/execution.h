@@ -10,8 +10,8 @@ struct Execution {
   int64_t (*scratch_bytes)(const int64_t* symbols);
   // Null, or the failure's message (static storage). A pointer is null only where a tensor has no elements; scratch is
   // 64-byte aligned.
-  const char* (*run)(const int64_t* symbols, const void* const* inputs, const void* const* weights, void* const* outputs,
-                     char* scratch, Parallel parallel);
+  const char* (*run)(const int64_t* symbols, const void* const* inputs, const void* const* weights,
+                     void* const* outputs, char* scratch, Parallel parallel);
   bool thin;  // most bytes of the packed weights are read by products of few rows
 };
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "tile.h"
 #include "types.h"
+#include "vectors.h"
 
 namespace ortisan::detail {
 
@@ -148,5 +148,7 @@ inline void sum_four(const lanes_t<C>* v, C* out, bool more) {
     for (int i = 0; i < 4; ++i) out[i] = sum_lanes(v[i]) + (more ? out[i] : C(0));
   }
 }
+
+#undef ORTISAN_LANES
 
 }  // namespace ortisan::detail

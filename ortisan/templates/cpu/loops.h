@@ -3,20 +3,15 @@
 
 #include <cstdint>
 
+#include "macros.h"
 #include "parallel.h"
 #include "pieces.h"
-
-// Tells the compiler that iterations of the next loop don't touch each other's memory.
-#if defined(__clang__)
-#define ORTISAN_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define ORTISAN_INDEPENDENT _Pragma("GCC ivdep")
-#endif
 
 namespace ortisan {
 
 constexpr int64_t line_length = 4096;
-constexpr int64_t strip_length = 1024;  // elements that a chain of several loops takes at a time, to stay in the nearest cache
+constexpr int64_t strip_length =
+    1024;  // elements that a chain of several loops takes at a time, to stay in the nearest cache
 constexpr int64_t task_elements = 16384;
 
 // Calls element(i) for every i in [0, n), n <= strip_length, with the instructions of several vectors interleaved: a function of
@@ -25,8 +20,7 @@ constexpr int64_t task_elements = 16384;
 template <class F>
 ORTISAN_INLINE inline void for_strip(int64_t n, const F& element) {
 #if defined(__clang__)
-  _Pragma("clang loop vectorize(assume_safety) interleave_count(4)")
-  for (int64_t i = 0; i < n; ++i) element(i);
+  _Pragma("clang loop vectorize(assume_safety) interleave_count(4)") for (int64_t i = 0; i < n; ++i) element(i);
 #else
   if (n == strip_length) {
     alignas(64) uint8_t pace[strip_length];

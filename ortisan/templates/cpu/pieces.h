@@ -3,10 +3,8 @@
 
 #include <cstdint>
 
+#include "macros.h"
 #include "parallel.h"
-
-// For lambdas that are called once for every few elements: [=](int64_t i) ORTISAN_INLINE { ... }
-#define ORTISAN_INLINE __attribute__((always_inline))
 
 namespace ortisan {
 

@@ -21,7 +21,8 @@ inline double log2_wide(double x) {
   const double s = (m - 1.0) / (m + 1.0);
   const double z = s * s;
   const double z2 = z * z;
-  const double p0 = 0x1.999996a8f178cp-3 * z + 0x1.555555561e616p-2, p2 = 0x1.c62b0698e6390p-4 * z + 0x1.249412163b0a9p-3;
+  const double p0 = 0x1.999996a8f178cp-3 * z + 0x1.555555561e616p-2,
+               p2 = 0x1.c62b0698e6390p-4 * z + 0x1.249412163b0a9p-3;
   const double p = (0x1.9116662db37d0p-4 * z2 + p2) * z2 + p0;
   return exponent + 2.88539008177792681472 * (p * (z * s) + s);
 }
@@ -32,7 +33,8 @@ inline double exp2_wide(double x) {
   const double shifted = x + shift;
   const double r = (x - (shifted - shift)) * 0.69314718055994530942;
   const double r2 = r * r;
-  const double p2 = 0x1.55555598044a0p-3 * r + 0x1.00000042eed8ep-1, p4 = 0x1.11107cea06d36p-7 * r + 0x1.5554804ffe8f4p-5;
+  const double p2 = 0x1.55555598044a0p-3 * r + 0x1.00000042eed8ep-1,
+               p4 = 0x1.11107cea06d36p-7 * r + 0x1.5554804ffe8f4p-5;
   const double p6 = 0x1.a1b80c8299d38p-13 * r + 0x1.6d968aa09680dp-10;
   const double p = ((p6 * r2 + p4) * r2 + p2) * r2 + (r + 1.0);
   return p * bit_cast<double>((bit_cast<uint64_t>(shifted) + 1023u) << 52);

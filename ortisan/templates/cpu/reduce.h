@@ -106,15 +106,15 @@ inline A exp_shift(A maximum) {
 // One row, or one piece of it.
 template <class Op, class A, class T>
 inline A reduce_row(int64_t begin, int64_t end, const T* in) {
-  return fold_row<typename Op::fold, A>(begin, end, [=](int64_t i) { return Op::prepare(static_cast<A>(load(in[i]))); });
+  return fold_row<typename Op::fold, A>(begin, end,
+                                        [=](int64_t i) { return Op::prepare(static_cast<A>(load(in[i]))); });
 }
 
 template <class A, class T>
 inline A log_sum_exp_row(int64_t n, const T* in) {
   using F = std::conditional_t<std::is_integral_v<A>, double, A>;
   const F shift = exp_shift(fold_row<FoldMax, F>(0, n, [=](int64_t i) { return static_cast<F>(load(in[i])); }));
-  const F total =
-      fold_row<FoldSum, F>(0, n, [=](int64_t i) { return fn::exp(static_cast<F>(load(in[i])) - shift); });
+  const F total = fold_row<FoldSum, F>(0, n, [=](int64_t i) { return fn::exp(static_cast<F>(load(in[i])) - shift); });
   return cast<A>(fn::log(total) + shift);
 }
 
@@ -147,9 +147,8 @@ void reduce_columns(int64_t n, int64_t width, int64_t inner, const T* in, T* out
     fold_columns<FoldSum>(n, width, sum, [&](int64_t i, int64_t j) { return fn::exp(value(i, j) - shift[j]); });
     for (int64_t j = 0; j < width; ++j) total[j] = cast<A>(fn::log(sum[j]) + shift[j]);
   } else {
-    fold_columns<typename Op::fold>(n, width, total, [=](int64_t i, int64_t j) {
-      return Op::prepare(static_cast<A>(load(in[i * inner + j])));
-    });
+    fold_columns<typename Op::fold>(
+        n, width, total, [=](int64_t i, int64_t j) { return Op::prepare(static_cast<A>(load(in[i * inner + j]))); });
     for (int64_t j = 0; j < width; ++j) total[j] = Op::finish(total[j], n);
   }
   for (int64_t j = 0; j < width; ++j) out[j] = store<T>(static_cast<compute_t<T>>(total[j]));

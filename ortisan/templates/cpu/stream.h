@@ -3,7 +3,8 @@
 
 #include <cstdint>
 
-#include "tile.h"
+#include "pieces.h"
+#include "vectors.h"
 
 namespace ortisan {
 

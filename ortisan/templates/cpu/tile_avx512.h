@@ -11,8 +11,11 @@
 
 #include <cstdint>
 
+#include "tile_call.h"
+
 namespace ortisan::detail {
 
+// clang-format off
 #define ORTISAN_MULTIPLY_ONE(address, turn, c0, c1) "vfmadd231ps " address "%{1to16%}, %%zmm16, %%zmm" c0 "\n\t"
 #define ORTISAN_MULTIPLY_TWO(address, turn, c0, c1)     \
   "vbroadcastss " address ", %%zmm" turn "\n\t"         \
@@ -75,27 +78,66 @@ namespace ortisan::detail {
   } else if constexpr (Rows == rows && Panels == 2) { \
     ORTISAN_TILE_FETCHING(rows, TWO)                  \
   }
+// clang-format on
 
-// sums[Rows x 16 Panels] += a[Rows x K] b[K x 16 Panels], or = where there are no sums yet (`more` is 0). The second panel of b begins
-// `distance` elements after the first. `fetches` lines per panel and eight steps of k, from `next` on, `stride` bytes apart.
-template <int64_t Rows, int64_t Panels>
-[[gnu::noinline]] void add_tile_avx512(int64_t K, const float* a, int64_t lda, const float* b, int64_t ldb, float* sums,
-                                       int64_t ld_sums, int64_t more, int64_t distance, const char* next, int64_t stride,
-                                       int64_t fetches) {
-  static_assert(Rows <= 8 && (Panels == 1 || Panels == 2), "a tile has up to 8 rows and one or two panels");
-  const int64_t row = lda * 4, ldb_bytes = ldb * 4, ldc_bytes = ld_sums * 4, second = distance * 4;
-  const char* a0 = reinterpret_cast<const char*>(a);
-  const char *a3 = a0 + 3 * row, *a6 = a0 + 6 * row;
-  const float* c;
-  int64_t blocks = K / 8, rest = K % 8;
-  ORTISAN_TILE(1)
-  ORTISAN_TILE(2)
-  ORTISAN_TILE(3)
-  ORTISAN_TILE(4)
-  ORTISAN_TILE(5)
-  ORTISAN_TILE(6)
-  ORTISAN_TILE(7)
-  ORTISAN_TILE(8)
-}
+struct TileAvx512 {
+  static constexpr int64_t rows = 8, panels = 2;
+  static constexpr bool prefetches = true;
+  template <int64_t Rows, int64_t Panels>
+  static constexpr bool has = Rows >= 1 && Rows <= rows && (Panels == 1 || Panels == 2);
+
+  template <int64_t Rows, int64_t Panels>
+  ORTISAN_INLINE static void add(int64_t K, const float* a, int64_t lda, const float* b, int64_t ldb,
+                                 int64_t panel_stride, float* sums, int64_t ld_sums, bool more, const Next& next) {
+    multiply<Rows, Panels>(K, a, lda, b, ldb, sums, ld_sums, more, panel_stride, next.from, next.stride, next.fetches);
+  }
+
+ private:
+  template <int64_t Rows, int64_t Panels>
+  [[gnu::noinline]] static void multiply(int64_t K, const float* a, int64_t lda, const float* b, int64_t ldb,
+                                         float* sums, int64_t ld_sums, int64_t more, int64_t panel_stride,
+                                         const char* next, int64_t stride, int64_t fetches) {
+    const int64_t row = lda * 4, ldb_bytes = ldb * 4, ldc_bytes = ld_sums * 4, second = panel_stride * 4;
+    const char* a0 = reinterpret_cast<const char*>(a);
+    const char *a3 = a0 + 3 * row, *a6 = a0 + 6 * row;
+    const float* c;
+    int64_t blocks = K / 8, rest = K % 8;
+    ORTISAN_TILE(1)
+    ORTISAN_TILE(2)
+    ORTISAN_TILE(3)
+    ORTISAN_TILE(4)
+    ORTISAN_TILE(5)
+    ORTISAN_TILE(6)
+    ORTISAN_TILE(7)
+    ORTISAN_TILE(8)
+  }
+};
+
+#undef ORTISAN_MULTIPLY_ONE
+#undef ORTISAN_MULTIPLY_TWO
+#undef ORTISAN_ROWS_1
+#undef ORTISAN_ROWS_2
+#undef ORTISAN_ROWS_3
+#undef ORTISAN_ROWS_4
+#undef ORTISAN_ROWS_5
+#undef ORTISAN_ROWS_6
+#undef ORTISAN_ROWS_7
+#undef ORTISAN_ROWS_8
+#undef ORTISAN_ZERO_ONE
+#undef ORTISAN_ZERO_TWO
+#undef ORTISAN_LOAD_ONE
+#undef ORTISAN_LOAD_TWO
+#undef ORTISAN_STORE_ONE
+#undef ORTISAN_STORE_TWO
+#undef ORTISAN_B_ONE
+#undef ORTISAN_B_TWO
+#undef ORTISAN_FETCH_ONE
+#undef ORTISAN_FETCH_TWO
+#undef ORTISAN_STEP
+#undef ORTISAN_BLOCK
+#undef ORTISAN_ADVANCE
+#undef ORTISAN_TILE_ASM
+#undef ORTISAN_TILE_FETCHING
+#undef ORTISAN_TILE
 
 }  // namespace ortisan::detail

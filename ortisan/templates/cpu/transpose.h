@@ -48,13 +48,16 @@ inline void transpose_8x8(const float* src, int64_t stride, float* dst, int64_t 
   for (int i = 0; i < 8; ++i) *reinterpret_cast<float8_unaligned*>(dst + i * width) = t[i];
 }
 
+#undef ORTISAN_SHUFFLE
+
 // dst[k * width + j] = src[j * stride + k] for k < depth and j < columns <= width.
 template <class C>
 inline void transpose_into(int64_t depth, int64_t columns, const C* src, int64_t stride, C* dst, int64_t width) {
   if constexpr (std::is_same_v<C, float>) {
     const int64_t whole_depth = depth / 8 * 8, whole_columns = columns / 8 * 8;
     for (int64_t j = 0; j < whole_columns; j += 8) {
-      for (int64_t k = 0; k < whole_depth; k += 8) transpose_8x8(src + j * stride + k, stride, dst + k * width + j, width);
+      for (int64_t k = 0; k < whole_depth; k += 8)
+        transpose_8x8(src + j * stride + k, stride, dst + k * width + j, width);
     }
     transpose_plain(depth - whole_depth, whole_columns, src + whole_depth, stride, dst + whole_depth * width, width);
     transpose_plain(depth, columns - whole_columns, src + whole_columns * stride, stride, dst + whole_columns, width);

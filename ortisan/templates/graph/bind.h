@@ -74,7 +74,8 @@ inline bool read_symbols(const Sentence& error, const InputShape* shapes, int64_
       const DimSpec& dim = input.dims[d];
       const int64_t size = shapes[i].dims[d];
       if (dim.kind == DimSpec::fixed && size != dim.value)
-        return error.say("dim %d of input '%s' is %" PRId64 ", expected %" PRId64, d, Name(input.name).text, size, dim.value);
+        return error.say("dim %d of input '%s' is %" PRId64 ", expected %" PRId64, d, Name(input.name).text, size,
+                         dim.value);
       if (dim.kind == DimSpec::symbol && symbols[dim.value] < 0) symbols[dim.value] = size;
     }
   }
@@ -108,8 +109,9 @@ inline bool check_inputs(const Sentence& error, const InputShape* shapes, const 
       const int64_t wanted = dim_value(graph, dim, symbols);
       if (size == wanted) continue;
       if (dim.kind == DimSpec::symbol)
-        return error.say("dim %d of input '%s' is %" PRId64 " but '%s' is %" PRId64 " in input '%s'", d, Name(input.name).text,
-                         size, Name(graph.symbols[dim.value].name).text, wanted, Name(source_of(graph, dim.value).input).text);
+        return error.say("dim %d of input '%s' is %" PRId64 " but '%s' is %" PRId64 " in input '%s'", d,
+                         Name(input.name).text, size, Name(graph.symbols[dim.value].name).text, wanted,
+                         Name(source_of(graph, dim.value).input).text);
       return error.say("dim %d of input '%s' is %" PRId64 ", expected %" PRId64 " for the other inputs' sizes", d,
                        Name(input.name).text, size, wanted);
     }
@@ -163,7 +165,8 @@ inline bool check_outputs(const Sentence& error, const int64_t* symbols) {
     for (int32_t d = 0; d < output.rank; ++d) {
       const int64_t size = dim_value(graph, output.dims[d], symbols);
       if (size < 0)
-        return error.say("dim %d of output '%s' would be %" PRId64 " for these inputs", d, Name(output.name).text, size);
+        return error.say("dim %d of output '%s' would be %" PRId64 " for these inputs", d, Name(output.name).text,
+                         size);
     }
   }
   return true;

@@ -15,9 +15,15 @@ struct MaybeInt {
   constexpr MaybeInt() = default;
   constexpr MaybeInt(int64_t v) : value(v), known(true) {}
 
-  friend constexpr MaybeInt operator+(MaybeInt a, MaybeInt b) { return both(a, b) ? MaybeInt(a.value + b.value) : MaybeInt(); }
-  friend constexpr MaybeInt operator-(MaybeInt a, MaybeInt b) { return both(a, b) ? MaybeInt(a.value - b.value) : MaybeInt(); }
-  friend constexpr MaybeInt operator*(MaybeInt a, MaybeInt b) { return both(a, b) ? MaybeInt(a.value * b.value) : MaybeInt(); }
+  friend constexpr MaybeInt operator+(MaybeInt a, MaybeInt b) {
+    return both(a, b) ? MaybeInt(a.value + b.value) : MaybeInt();
+  }
+  friend constexpr MaybeInt operator-(MaybeInt a, MaybeInt b) {
+    return both(a, b) ? MaybeInt(a.value - b.value) : MaybeInt();
+  }
+  friend constexpr MaybeInt operator*(MaybeInt a, MaybeInt b) {
+    return both(a, b) ? MaybeInt(a.value * b.value) : MaybeInt();
+  }
   static constexpr bool both(MaybeInt a, MaybeInt b) { return a.known && b.known; }
 };
 

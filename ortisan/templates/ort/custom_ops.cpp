@@ -62,7 +62,9 @@ struct Registration {
 // A kernel that is counted while it exists.
 struct HomedKernel : Kernel {
   Registration& home;
-  HomedKernel(const ort::Api& api, const GraphSpec& graph, Registration& h) : Kernel(api, graph), home(h) { ++home.kernels; }
+  HomedKernel(const ort::Api& api, const GraphSpec& graph, Registration& h) : Kernel(api, graph), home(h) {
+    ++home.kernels;
+  }
   ~HomedKernel() { --home.kernels; }
 };
 
@@ -77,7 +79,9 @@ ort::Status* create_kernel(const ort::CustomOp* op, const ort::Api* api, const o
   return status;
 }
 
-ort::Status* compute(void* kernel, ort::KernelContext* context) { return static_cast<const HomedKernel*>(kernel)->compute(context); }
+ort::Status* compute(void* kernel, ort::KernelContext* context) {
+  return static_cast<const HomedKernel*>(kernel)->compute(context);
+}
 
 ort::Status* infer_output_shape(const ort::CustomOp* op, ort::ShapeInferContext* context) {
   infer_shapes(static_cast<const GraphOp*>(op)->home->api, graph_of(op), context);
@@ -173,8 +177,8 @@ ort::Status* read_setting(const ort::SessionOptions* options, const ort::Api& ap
   if (!text) return out_of_memory(api, op);
   if (auto* status = ort::get_config_entry(api, options, key, text.items, &size)) return status;
   if (parse_setting(text.items, setting)) return nullptr;
-  return refuse(api, ort::invalid_argument, "%s: the session config entry '%s' is '%s', expected %s", Name(op).text, key,
-                Name(text.items).text, setting_choices);
+  return refuse(api, ort::invalid_argument, "%s: the session config entry '%s' is '%s', expected %s", Name(op).text,
+                key, Name(text.items).text, setting_choices);
 }
 
 ort::Status* register_all(ort::SessionOptions* options, const ort::Api& api) {
@@ -196,7 +200,8 @@ extern "C" __attribute__((visibility("default"))) ort::Status* RegisterCustomOps
   constexpr size_t size = 256;
   char sentence[size];
   const ort::Api* oldest = base->get_api(1);
-  if (oldest != nullptr && ortisan::is_unusable(sentence, size)) return ort::create_status(*oldest, ort::fail, sentence);
+  if (oldest != nullptr && ortisan::is_unusable(sentence, size))
+    return ort::create_status(*oldest, ort::fail, sentence);
   const ort::Api* api = base->get_api(ort::api_version);
   if (api != nullptr) return ortisan::register_all(options, *api);
   if (oldest == nullptr) return nullptr;

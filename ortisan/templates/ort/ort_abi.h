@@ -73,10 +73,12 @@ constexpr Function<237, Status*(const SessionOptions*, const char*, int*)> has_c
 constexpr Function<238, Status*(const SessionOptions*, const char*, char*, size_t*)> get_config_entry;
 constexpr Function<249, Status*(const KernelInfo*, size_t, int*, const Value**)> info_constant_input;
 constexpr Function<267, Status*(const ShapeInferContext*, size_t*)> infer_input_count;
-constexpr Function<268, Status*(const ShapeInferContext*, size_t, TypeAndShape**)> infer_input;  // belongs to the context
+constexpr Function<268, Status*(const ShapeInferContext*, size_t, TypeAndShape**)>
+    infer_input;  // belongs to the context
 constexpr Function<270, Status*(const ShapeInferContext*, size_t, const TypeAndShape*)> infer_set_output;
 constexpr Function<271, Status*(TypeAndShape*, const char**, size_t)> set_symbolic_dimensions;
-constexpr Function<274, Status*(const KernelContext*, void (*)(void*, size_t), size_t, size_t, void*)> context_parallel_for;
+constexpr Function<274, Status*(const KernelContext*, void (*)(void*, size_t), size_t, size_t, void*)>
+    context_parallel_for;
 constexpr Function<278, Status*(const KernelInfo*, MemoryType, Allocator**)> info_allocator;
 
 constexpr Function<2, const char*(const Status*)> error_message;
@@ -122,7 +124,8 @@ static_assert(offsetof(CustomOp, input_count) == 40 && offsetof(CustomOp, output
 static_assert(offsetof(CustomOp, output_count) == 56 && offsetof(CustomOp, kernel_compute) == 64);
 static_assert(offsetof(CustomOp, kernel_destroy) == 72 && offsetof(CustomOp, input_characteristic) == 80);
 static_assert(offsetof(CustomOp, output_characteristic) == 88 && offsetof(CustomOp, input_memory_type) == 96);
-static_assert(offsetof(CustomOp, variadic_input_min_arity) == 104 && offsetof(CustomOp, variadic_output_homogeneity) == 128);
+static_assert(offsetof(CustomOp, variadic_input_min_arity) == 104 &&
+              offsetof(CustomOp, variadic_output_homogeneity) == 128);
 static_assert(offsetof(CustomOp, create_kernel_v2) == 136 && offsetof(CustomOp, kernel_compute_v2) == 144);
 static_assert(offsetof(CustomOp, infer_output_shape) == 152 && offsetof(CustomOp, start_version) == 160);
 static_assert(offsetof(CustomOp, end_version) == 168 && offsetof(CustomOp, may_inplace) == 176);

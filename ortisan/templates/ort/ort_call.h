@@ -51,11 +51,13 @@ inline ort::Status* OrtKernel::load_weight(const ort::KernelInfo* info, int32_t 
   const WeightSpec& weight = graph.weights[index];
   int constant = 0;
   const ort::Value* value = nullptr;
-  if (auto* status = ort::info_constant_input(api, info, static_cast<size_t>(graph.input_count + index), &constant, &value))
+  if (auto* status =
+          ort::info_constant_input(api, info, static_cast<size_t>(graph.input_count + index), &constant, &value))
     return status;
   if (constant == 0 || value == nullptr)
-    return refuse(api, ort::invalid_argument, "%s: weight '%s' must be an initializer of the model that is not a graph input",
-                  Name(graph.op).text, Name(weight.name).text);
+    return refuse(api, ort::invalid_argument,
+                  "%s: weight '%s' must be an initializer of the model that is not a graph input", Name(graph.op).text,
+                  Name(weight.name).text);
   ValueInfo actual(api);
   if (auto* status = actual.read(value)) return status;
   size_t count = 0;
@@ -151,8 +153,9 @@ inline ort::Status* Call::make_outputs(ort::KernelContext* context) {
     ort::Value* value = nullptr;
     if (auto* status = ort::context_output(api, context, static_cast<size_t>(o), next, rank, &value)) return status;
     if (value == nullptr)
-      return refuse(api, ort::invalid_argument, "%s: output '%s' is not connected; each output of the node needs a name",
-                    Name(graph.op).text, Name(output.name).text);
+      return refuse(api, ort::invalid_argument,
+                    "%s: output '%s' is not connected; each output of the node needs a name", Name(graph.op).text,
+                    Name(output.name).text);
     if (auto* status = ort::get_tensor_mutable_data(api, value, &outputs[o])) return status;
   }
   return nullptr;
@@ -169,7 +172,8 @@ inline ort::Status* Call::check_sharing() const {
       bool allowed = false;
       for (size_t s = 0; s < count; ++s) allowed = allowed || (shared_inputs[s] == i && shared_outputs[s] == o);
       if (!allowed)
-        return refuse(api, ort::invalid_argument, "%s: output '%s' is bound to the memory of input '%s'; give it memory of its own",
+        return refuse(api, ort::invalid_argument,
+                      "%s: output '%s' is bound to the memory of input '%s'; give it memory of its own",
                       Name(graph.op).text, Name(graph.outputs[o].name).text, Name(graph.inputs[i].name).text);
     }
   }

@@ -40,11 +40,12 @@ inline void read_inferred_symbols(const ort::Api& api, const TensorSpec& input, 
 // Writes a name for an unknown size that is computed from symbols, and gives its length. Equal names must mean equal sizes to
 // ONNX Runtime's memory planner, so the name carries everything that the size depends on; the length is 0 when some of that
 // has no name.
-inline size_t name_expression(const GraphSpec& graph, int64_t expression, const InferredSymbols& found, char* name, size_t size) {
+inline size_t name_expression(const GraphSpec& graph, int64_t expression, const InferredSymbols& found, char* name,
+                              size_t size) {
   size_t length = 0;
   const auto add = [&](const char* format, const char* text, int64_t number) {
-    const int written = std::snprintf(name == nullptr ? nullptr : name + length, name == nullptr ? 0 : size - length, format,
-                                      text, static_cast<long long>(number));
+    const int written = std::snprintf(name == nullptr ? nullptr : name + length, name == nullptr ? 0 : size - length,
+                                      format, text, static_cast<long long>(number));
     length += written > 0 ? static_cast<size_t>(written) : 0;
   };
   add("%s.expression%lld", graph.op, expression);

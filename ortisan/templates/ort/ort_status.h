@@ -11,8 +11,8 @@ namespace ortisan {
 constexpr size_t sentence_size = 1024;
 
 // A status with a printf-formatted sentence.
-__attribute__((format(printf, 3, 4))) inline ort::Status* refuse(const ort::Api& api, ort::ErrorCode code, const char* format,
-                                                                 ...) {
+__attribute__((format(printf, 3, 4))) inline ort::Status* refuse(const ort::Api& api, ort::ErrorCode code,
+                                                                 const char* format, ...) {
   char sentence[sentence_size];
   va_list values;
   va_start(values, format);

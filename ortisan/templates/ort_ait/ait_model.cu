@@ -4,15 +4,14 @@
 //
 // No exception leaves this file.
 
-#include "model_container_base.cu"
-#include "model_container.cu"
-#include "model_interface.cu"
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 
 #include "ait_model.h"
+#include "model_container.cu"
+#include "model_container_base.cu"
+#include "model_interface.cu"
 
 namespace ortisan {
 namespace {
@@ -23,7 +22,8 @@ thread_local char message[message_size];
 
 void keep_message(const char* text) {
   size_t length = 0;
-  for (; text[length] != '\0' && length < message_size - 1; ++length) message[length] = text[length] == '\n' ? ' ' : text[length];
+  for (; text[length] != '\0' && length < message_size - 1; ++length)
+    message[length] = text[length] == '\n' ? ' ' : text[length];
   message[length] = '\0';
 }
 
@@ -70,7 +70,8 @@ struct BorrowedMemory final : AITemplateAllocator {
   void* Allocate(size_t bytes) override {
     void* block = memory.allocate(memory.self, bytes);
     if (block == nullptr && bytes > 0)
-      throw std::runtime_error("no memory for a buffer of " + std::to_string(bytes) + " bytes; lower the upper bounds of the dims");
+      throw std::runtime_error("no memory for a buffer of " + std::to_string(bytes) +
+                               " bytes; lower the upper bounds of the dims");
     return block;
   }
   void Free(void* block) override {
@@ -125,7 +126,8 @@ std::vector<size_t> places(AITemplateModelHandle handle, CountFunction count_of,
     if (failed(name_of(handle, i, &name))) throw std::runtime_error(why());
     const auto is_it = [&](const char* own) { return own != nullptr && std::strcmp(own, name) == 0; };
     found[i] = static_cast<size_t>(std::find_if(names.list, names.list + names.count, is_it) - names.list);
-    if (found[i] == names.count) throw std::runtime_error(std::string("the graph has no '") + name + "', which the model needs");
+    if (found[i] == names.count)
+      throw std::runtime_error(std::string("the graph has no '") + name + "', which the model needs");
   }
   return found;
 }
@@ -149,8 +151,10 @@ const char* create(int device, size_t runtimes, AitMemory memory, AitNames input
   return guarded(device, [&]() -> const char* {
     auto state = std::make_unique<AitModelState>(device, memory);
     if (failed(AITemplateModelContainerCreate(&state->handle, runtimes, &state->memory))) return why();
-    state->inputs = places(state->handle, AITemplateModelContainerGetNumInputs, AITemplateModelContainerGetInputName, inputs);
-    state->outputs = places(state->handle, AITemplateModelContainerGetNumOutputs, AITemplateModelContainerGetOutputName, outputs);
+    state->inputs =
+        places(state->handle, AITemplateModelContainerGetNumInputs, AITemplateModelContainerGetInputName, inputs);
+    state->outputs =
+        places(state->handle, AITemplateModelContainerGetNumOutputs, AITemplateModelContainerGetOutputName, outputs);
     *result = state.release();
     return nullptr;
   });
@@ -184,7 +188,8 @@ const char* set_constants(AitModelState* state, const AitValue* constants, size_
       names.push_back(constants[i].name);
       tensors.push_back(data_of(constants[i]));
     }
-    if (failed(AITemplateModelContainerSetManyConstants(state->handle, names.data(), tensors.data(), names.size()))) return why();
+    if (failed(AITemplateModelContainerSetManyConstants(state->handle, names.data(), tensors.data(), names.size())))
+      return why();
     if (failed(AITemplateModelContainerFoldConstants(state->handle, nullptr, true))) return why();
     const cudaError_t error = cudaDeviceSynchronize();
     return error == cudaSuccess ? nullptr : cuda_failure("the constants can't be folded", error);
@@ -201,8 +206,8 @@ std::string text_of(const int64_t* dims, size_t rank) {
 
 void check_shape(const AitValue& value, const Dims& found) {
   if (std::equal(value.dims, value.dims + value.rank, found.data())) return;
-  throw std::runtime_error(std::string("AITemplate's '") + value.name + "' has the shape " + text_of(found.data(), value.rank) +
-                           ", expected " + text_of(value.dims, value.rank));
+  throw std::runtime_error(std::string("AITemplate's '") + value.name + "' has the shape " +
+                           text_of(found.data(), value.rank) + ", expected " + text_of(value.dims, value.rank));
 }
 
 const char* run(AitModelState* state, const AitValue* inputs, const AitValue* outputs, void* stream) noexcept {
@@ -214,7 +219,8 @@ const char* run(AitModelState* state, const AitValue* inputs, const AitValue* ou
     for (const size_t place : state->outputs) out.push_back(data_of(outputs[place]));
     for (Dims& shape : shapes) shape_places.push_back(shape.data());
     if (failed(AITemplateModelContainerRun(state->handle, in.data(), in.size(), out.data(), out.size(),
-                                           static_cast<AITemplateStreamHandle>(stream), false, false, shape_places.data())))
+                                           static_cast<AITemplateStreamHandle>(stream), false, false,
+                                           shape_places.data())))
       return why();
     for (size_t o = 0; o < shapes.size(); ++o) check_shape(outputs[state->outputs[o]], shapes[o]);
     return nullptr;
@@ -227,4 +233,5 @@ const char* run(AitModelState* state, const AitValue* inputs, const AitValue* ou
 void dmlc::CustomLogMessage::Log(const std::string& text) { ortisan::keep_log_line(text.c_str()); }
 
 extern "C" const ortisan::AitModel ORTISAN_MODEL;
-extern "C" const ortisan::AitModel ORTISAN_MODEL = {ortisan::create, ortisan::destroy, ortisan::set_constants, ortisan::run};
+extern "C" const ortisan::AitModel ORTISAN_MODEL = {ortisan::create, ortisan::destroy, ortisan::set_constants,
+                                                    ortisan::run};

@@ -35,7 +35,8 @@ struct AitModelState;
 struct AitModel {
   // A model with as many runtimes, which are runs that may be queued at once, each with buffers of its own. The model's own order
   // of inputs and outputs depends on its graph; it is looked up here, by name.
-  const char* (*create)(int device, size_t runtimes, AitMemory memory, AitNames inputs, AitNames outputs, AitModelState** state);
+  const char* (*create)(int device, size_t runtimes, AitMemory memory, AitNames inputs, AitNames outputs,
+                        AitModelState** state);
   void (*destroy)(AitModelState* state);
   // Sets all constants that the model has, folds what depends on them and waits for the device. Once, before the first run. The
   // memory stays the caller's and stays in use.

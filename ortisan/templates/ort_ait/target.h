@@ -102,7 +102,8 @@ inline bool is_empty(const AitValue& value) {
 // any address.
 inline ort::Status* Kernel::check_alignment(const char* kind, const TensorSpec& tensor, const void* data) const {
   if (reinterpret_cast<uintptr_t>(data) % 16 == 0) return nullptr;
-  return refuse(api, ort::invalid_argument, "%s: the memory of %s '%s' begins at no multiple of 16 bytes; bind memory that does",
+  return refuse(api, ort::invalid_argument,
+                "%s: the memory of %s '%s' begins at no multiple of 16 bytes; bind memory that does",
                 Name(graph.op).text, kind, Name(tensor.name).text);
 }
 

@@ -27,13 +27,26 @@ struct CpuFeature {
 
 // Names as in /proc/cpuinfo.
 constexpr CpuFeature cpu_features[] = {
-    {"pni", 1, ecx, 0, none},        {"ssse3", 1, ecx, 9, none},        {"sse4_1", 1, ecx, 19, none},
-    {"sse4_2", 1, ecx, 20, none},    {"popcnt", 1, ecx, 23, none},      {"cx16", 1, ecx, 13, none},
-    {"movbe", 1, ecx, 22, none},     {"fma", 1, ecx, 12, avx},          {"f16c", 1, ecx, 29, avx},
-    {"avx", 1, ecx, 28, avx},        {"avx2", 7, ebx, 5, avx},          {"bmi1", 7, ebx, 3, none},
-    {"bmi2", 7, ebx, 8, none},       {"avx512f", 7, ebx, 16, avx512},   {"avx512dq", 7, ebx, 17, avx512},
-    {"avx512cd", 7, ebx, 28, avx512}, {"avx512bw", 7, ebx, 30, avx512}, {"avx512vl", 7, ebx, 31, avx512},
-    {"lahf_lm", 0x80000001, ecx, 0, none}, {"abm", 0x80000001, ecx, 5, none},
+    {"pni", 1, ecx, 0, none},
+    {"ssse3", 1, ecx, 9, none},
+    {"sse4_1", 1, ecx, 19, none},
+    {"sse4_2", 1, ecx, 20, none},
+    {"popcnt", 1, ecx, 23, none},
+    {"cx16", 1, ecx, 13, none},
+    {"movbe", 1, ecx, 22, none},
+    {"fma", 1, ecx, 12, avx},
+    {"f16c", 1, ecx, 29, avx},
+    {"avx", 1, ecx, 28, avx},
+    {"avx2", 7, ebx, 5, avx},
+    {"bmi1", 7, ebx, 3, none},
+    {"bmi2", 7, ebx, 8, none},
+    {"avx512f", 7, ebx, 16, avx512},
+    {"avx512dq", 7, ebx, 17, avx512},
+    {"avx512cd", 7, ebx, 28, avx512},
+    {"avx512bw", 7, ebx, 30, avx512},
+    {"avx512vl", 7, ebx, 31, avx512},
+    {"lahf_lm", 0x80000001, ecx, 0, none},
+    {"abm", 0x80000001, ecx, 5, none},
 };
 
 inline uint64_t enabled_state() {
@@ -55,7 +68,8 @@ inline bool has_feature(const CpuFeature& feature) {
 inline bool has_feature(const char* name, size_t length) {
 #if defined(__x86_64__)
   for (const CpuFeature& feature : cpu_features)
-    if (std::strlen(feature.name) == length && std::memcmp(feature.name, name, length) == 0) return has_feature(feature);
+    if (std::strlen(feature.name) == length && std::memcmp(feature.name, name, length) == 0)
+      return has_feature(feature);
 #else
   (void)name, (void)length;
 #endif

@@ -18,7 +18,7 @@ constexpr size_t huge_page = size_t{2} << 20;
 constexpr uint64_t no_limit = UINT64_MAX;
 
 struct Machine {
-  bool huge_pages;      // anonymous memory gets 2 MB pages when it asks for them
+  bool huge_pages;  // anonymous memory gets 2 MB pages when it asks for them
   uint64_t free_bytes;  // that this process can still take
 };
 

@@ -27,7 +27,8 @@ namespace {
 inline bool is_unusable(char* sentence, size_t size) {
   char missing[32];
   if (!find_missing_feature(ORTISAN_CPU_FEATURES, missing, sizeof missing)) return false;
-  std::snprintf(sentence, size, "this library was built for %s CPUs, but this CPU has no %s; rebuild it for this machine's target",
+  std::snprintf(sentence, size,
+                "this library was built for %s CPUs, but this CPU has no %s; rebuild it for this machine's target",
                 ORTISAN_ISA, missing);
   return true;
 }
@@ -105,7 +106,9 @@ struct SessionPool {
     SessionPool& pool = *static_cast<SessionPool*>(self);
     auto* status = ort::context_parallel_for(
         pool.api, pool.context,
-        [](void* user, size_t index) { static_cast<Job*>(user)->task(static_cast<Job*>(user)->arg, static_cast<int64_t>(index)); },
+        [](void* user, size_t index) {
+          static_cast<Job*>(user)->task(static_cast<Job*>(user)->arg, static_cast<int64_t>(index));
+        },
         static_cast<size_t>(count), 0, &job);
     if (pool.status == nullptr)
       pool.status = status;
@@ -121,8 +124,8 @@ inline ort::Status* Kernel::compute(ort::KernelContext* context) const {
   Scratch scratch(*this);
   if (auto* status = scratch.reserve(execution.scratch_bytes(call.symbols.items))) return status;
   SessionPool pool{api, context};
-  const char* failure = execution.run(call.symbols.items, call.inputs.items, weights.items, call.outputs.items, scratch.data,
-                                      pool.handle());
+  const char* failure = execution.run(call.symbols.items, call.inputs.items, weights.items, call.outputs.items,
+                                      scratch.data, pool.handle());
   if (pool.status != nullptr) return pool.status;
   return failure == nullptr ? nullptr : refuse(api, ort::runtime_exception, "%s: %s", Name(graph.op).text, failure);
 }

@@ -31,12 +31,12 @@ extern "C" {
 
 // How an op calls a graph. Positions are those of the op's arguments and results. Everything but the weights is copied.
 struct OrtisanRequest {
-  const char* name;                // of the op, without its namespace
-  const char* graph;               // the custom op's type name
-  const int32_t* arguments;        // of each input of the graph: which argument of the op it is
-  int32_t argument_count;          // of the op
-  const int32_t* results;          // of each output of the graph: which result of the op it is
-  const void* const* weights;      // live as long as the op
+  const char* name;  // of the op, without its namespace
+  const char* graph;  // the custom op's type name
+  const int32_t* arguments;  // of each input of the graph: which argument of the op it is
+  int32_t argument_count;  // of the op
+  const int32_t* results;  // of each output of the graph: which result of the op it is
+  const void* const* weights;  // live as long as the op
   const int64_t* weight_bytes;
   int32_t input_count, output_count, weight_count;
   int32_t threads;
@@ -87,13 +87,11 @@ struct Block {
 class Op : public c10::OperatorKernel {
  public:
   Op(const OrtisanRequest& request, const GraphSpec& graph, Weights setting)
-      : name_(std::string("ortisan::") + request.name),
-        spec_(graph),
+      : name_(std::string("ortisan::") + request.name), spec_(graph),
         arguments_(request.arguments, request.arguments + request.input_count),
         argument_count_(static_cast<size_t>(request.argument_count)),
         results_(request.results, request.results + request.output_count),
-        weights_(request.weights, request.weights + request.weight_count),
-        pool_(request.threads) {
+        weights_(request.weights, request.weights + request.weight_count), pool_(request.threads) {
     spec_.op = name_.c_str();
     if (wants_copy(graph, setting)) copy_ = use_copy(graph, weights_.data());
   }
@@ -115,8 +113,8 @@ class Op : public c10::OperatorKernel {
 
  private:
   at::Tensor usable(const TensorSpec& input, const at::Tensor& tensor) const {
-    TORCH_CHECK_VALUE(tensor.defined() && tensor.device().is_cpu() && tensor.layout() == at::kStrided, name_, ": input '",
-                      Name(input.name).text, "' is no dense tensor on the CPU");
+    TORCH_CHECK_VALUE(tensor.defined() && tensor.device().is_cpu() && tensor.layout() == at::kStrided, name_,
+                      ": input '", Name(input.name).text, "' is no dense tensor on the CPU");
     const at::ScalarType expected = torch_type(input.dtype);
     TORCH_CHECK_TYPE(tensor.scalar_type() == expected, name_, ": input '", Name(input.name).text, "' has dtype ",
                      tensor.scalar_type(), ", expected ", expected);
@@ -215,7 +213,7 @@ std::string objection(const OrtisanRequest& request, const GraphSpec* graph, Wei
 
 // Up to the check of the machine, nothing of the kernels' instruction set runs.
 extern "C" __attribute__((visibility("default"))) void* ortisan_register(const OrtisanRequest* request, char* sentence,
-                                                                          size_t size) {
+                                                                         size_t size) {
   using namespace ortisan;
   char missing[32];
   if (find_missing_feature(ORTISAN_CPU_FEATURES, missing, sizeof missing)) {
@@ -227,8 +225,10 @@ extern "C" __attribute__((visibility("default"))) void* ortisan_register(const O
     Weights setting = Weights::automatic;
     const std::string why = objection(*request, graph, &setting);
     TORCH_CHECK(why.empty(), why);
-    auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "ortisan", c10::DispatchKey::CPU, "op.cpp", 0);
-    library->impl(request->name, torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Op>(*request, *graph, setting)));
+    auto library =
+        std::make_unique<torch::Library>(torch::Library::IMPL, "ortisan", c10::DispatchKey::CPU, "op.cpp", 0);
+    library->impl(request->name,
+                  torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Op>(*request, *graph, setting)));
     return library.release();
   } catch (const c10::Error& error) {
     std::snprintf(sentence, size, "%s", error.what_without_backtrace());

@@ -1,6 +1,9 @@
-// A Python module that times matrix products under several cuts.
+// A Python module that times matrix products under several blockings.
 //
-//   Timer().time_products(type, rows, depth, columns, cuts, threads, copies, seconds) -> [seconds under each cut]
+//   Timer().time_products(type, rows, depth, columns, blockings, threads, copies, seconds) -> [seconds under each blocking]
+//   Timer().launches(type, rows, depth, columns, blockings) -> [what each blocking comes to here]
+//
+// A blocking is (depth, band, work, prefetch), a launch is (depth, bands, groups, prefetch).
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -23,10 +26,10 @@ namespace py = pybind11;
 namespace ortisan {
 namespace {
 
-using Cut = std::tuple<int64_t, int64_t, int64_t, bool>;
+using Numbers = std::tuple<int64_t, int64_t, int64_t, bool>;
 
 constexpr double sample_seconds = 50e-6;  // what is shorter runs several times in a row, for the clock's sake
-constexpr double hopeless = 1.25;  // times the best after the first rounds: such a cut is not run again
+constexpr double hopeless = 1.25;  // times the best after the first rounds: such a blocking is not run again
 constexpr int fewest_rounds = 3, most_rounds = 400;
 
 double seconds_on(clockid_t clock) {
@@ -64,15 +67,14 @@ class Bench {
       : product_(product), M_(M), N_(N), K_(K), copies_(copies), weights_(weights), pool_(threads), a_(product, M * K),
         out_(product, M * N) {}
 
-  double seconds_of(const Cut& cut, int64_t repeats) {
-    const CutNumbers numbers = {std::get<0>(cut), std::get<1>(cut), std::get<2>(cut), std::get<3>(cut)};
+  double seconds_of(const Blocking& blocking, int64_t repeats) {
     // The time of the only thread is its own, which other processes don't lengthen.
     const clockid_t clock = pool_.threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
     const double start = seconds_on(clock);
     for (int64_t i = 0; i < repeats; ++i) {
       next_ = (next_ + 1) % copies_;
       const char* packed = weights_ + next_ * N_ * K_ * product_.element_bytes;
-      product_.run(pool_.handle(), M_, N_, K_, a_.get(), packed, out_.get(), numbers);
+      product_.run(pool_.handle(), M_, N_, K_, a_.get(), packed, out_.get(), blocking);
     }
     return (seconds_on(clock) - start) / static_cast<double>(repeats);
   }
@@ -85,18 +87,38 @@ class Bench {
   Ones a_, out_;
 };
 
-// The cuts run in turn, so that what slows the machine slows all of them; the best of each counts.
-std::vector<double> race(Bench& bench, const std::vector<Cut>& cuts, double seconds) {
-  bench.seconds_of(cuts[0], 1);
-  const double once = bench.seconds_of(cuts[0], 1);
+std::vector<Blocking> checked(const std::vector<Numbers>& blockings) {
+  std::vector<Blocking> all;
+  for (const auto& [depth, band, work, prefetch] : blockings) {
+    if (std::min({depth, band, work}) < 1)
+      throw py::value_error("depth, band and work of a blocking must be at least 1");
+    all.push_back({depth, band, work, prefetch});
+  }
+  return all;
+}
+
+const TimedProduct& checked_product(const std::string& type, int64_t rows, int64_t depth,
+                                    const std::vector<int64_t>& columns) {
+  const TimedProduct* product = find_product(type.c_str());
+  if (product == nullptr) throw py::value_error("products of " + type + " are not timed");
+  if (rows < 1 || depth < 1 || columns.empty() || *std::min_element(columns.begin(), columns.end()) < 1)
+    throw py::value_error("rows, depth and columns must be at least 1");
+  return *product;
+}
+
+// The blockings run in turn, so that what slows the machine slows all of them; the best of each counts.
+std::vector<double> race(Bench& bench, const std::vector<Blocking>& blockings, double seconds) {
+  bench.seconds_of(blockings[0], 1);
+  const double once = bench.seconds_of(blockings[0], 1);
   const int64_t repeats = std::max<int64_t>(1, static_cast<int64_t>(sample_seconds / std::max(once, 1e-9)));
-  std::vector<double> best(cuts.size(), std::numeric_limits<double>::infinity());
+  std::vector<double> best(blockings.size(), std::numeric_limits<double>::infinity());
   const double end = now() + seconds;
   for (int round = 0; round < fewest_rounds || (round < most_rounds && now() < end); ++round) {
     const double limit = hopeless * *std::min_element(best.begin(), best.end());
-    for (size_t i = 0; i < cuts.size(); ++i) {
-      const size_t c = round % 2 == 0 ? i : cuts.size() - 1 - i;
-      if (round < fewest_rounds || best[c] <= limit) best[c] = std::min(best[c], bench.seconds_of(cuts[c], repeats));
+    for (size_t i = 0; i < blockings.size(); ++i) {
+      const size_t c = round % 2 == 0 ? i : blockings.size() - 1 - i;
+      if (round < fewest_rounds || best[c] <= limit)
+        best[c] = std::min(best[c], bench.seconds_of(blockings[c], repeats));
     }
   }
   return best;
@@ -105,23 +127,30 @@ std::vector<double> race(Bench& bench, const std::vector<Cut>& cuts, double seco
 // Keeps the weights from one product to the next: to fill them takes as long as many runs.
 class Timer {
  public:
-  std::vector<double> time_products(const std::string& type, int64_t rows, int64_t depth, const std::vector<int64_t>& columns,
-                                    const std::vector<Cut>& cuts, int threads, int64_t copies, double seconds) {
-    const TimedProduct* product = find_product(type.c_str());
-    if (product == nullptr) throw py::value_error("products of " + type + " are not timed");
-    if (rows < 1 || depth < 1 || columns.empty() || *std::min_element(columns.begin(), columns.end()) < 1)
-      throw py::value_error("rows, depth and columns must be at least 1");
-    if (threads < 1 || threads > 1024 || copies < 1) throw py::value_error("threads must be 1..1024 and copies at least 1");
-    for (const Cut& cut : cuts) {
-      if (std::min({std::get<0>(cut), std::get<1>(cut), std::get<2>(cut)}) < 1)
-        throw py::value_error("depth, band and work of a cut must be at least 1");
-    }
-    if (cuts.empty()) return {};
+  std::vector<double> time_products(const std::string& type, int64_t rows, int64_t depth,
+                                    const std::vector<int64_t>& columns, const std::vector<Numbers>& blockings,
+                                    int threads, int64_t copies, double seconds) {
+    const TimedProduct& product = checked_product(type, rows, depth, columns);
+    if (threads < 1 || threads > 1024 || copies < 1)
+      throw py::value_error("threads must be 1..1024 and copies at least 1");
+    const std::vector<Blocking> given = checked(blockings);
+    if (blockings.empty()) return {};
     const py::gil_scoped_release released;
     const std::lock_guard<std::mutex> turn(turn_);
-    const int64_t N = padded(*product, columns);
-    Bench bench(*product, rows, depth, N, threads, copies, weights(*product, N * depth * copies));
-    return race(bench, cuts, seconds);
+    const int64_t N = padded(product, columns);
+    Bench bench(product, rows, depth, N, threads, copies, weights(product, N * depth * copies));
+    return race(bench, given, seconds);
+  }
+
+  std::vector<Numbers> launches(const std::string& type, int64_t rows, int64_t depth,
+                                const std::vector<int64_t>& columns, const std::vector<Numbers>& blockings) const {
+    const TimedProduct& product = checked_product(type, rows, depth, columns);
+    std::vector<Numbers> all;
+    for (const Blocking& blocking : checked(blockings)) {
+      const Launch launch = product.launch(rows, padded(product, columns), depth, blocking);
+      all.emplace_back(launch.depth, launch.bands, launch.groups, launch.prefetch);
+    }
+    return all;
   }
 
  private:
@@ -154,11 +183,12 @@ class Timer {
 
 PYBIND11_MODULE(ORTISAN_MODULE, module) {
   using ortisan::Timer;
-  module.doc() = "Times matrix products under several cuts.";
+  module.doc() = "Times matrix products under several blockings.";
   py::class_<Timer>(module, "Timer")
       .def(py::init<>())
-      .def("time_products", &Timer::time_products, py::arg("type"), py::arg("rows"), py::arg("depth"), py::arg("columns"),
-           py::arg("cuts"), py::arg("threads"), py::arg("copies"), py::arg("seconds"),
-           "Best seconds of one product under each cut (depth, band, work, fetch). Each run reads the next of `copies` of the "
-           "weights.");
+      .def("launches", &Timer::launches, py::arg("type"), py::arg("rows"), py::arg("depth"), py::arg("columns"),
+           py::arg("blockings"), "What each blocking comes to on the instruction set that the module is built for.")
+      .def("time_products", &Timer::time_products, py::arg("type"), py::arg("rows"), py::arg("depth"),
+           py::arg("columns"), py::arg("blockings"), py::arg("threads"), py::arg("copies"), py::arg("seconds"),
+           "Best seconds of one product under each blocking. Each run reads the next of `copies` of the weights.");
 }

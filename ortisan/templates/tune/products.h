@@ -3,15 +3,10 @@
 
 #include <cstdint>
 
+#include "blocking.h"
 #include "parallel.h"
 
 namespace ortisan {
-
-// The numbers of a GemmCut.
-struct CutNumbers {
-  int64_t depth, band, work;
-  bool fetch;
-};
 
 // A matrix product of one element type.
 struct TimedProduct {
@@ -20,7 +15,8 @@ struct TimedProduct {
   void (*fill)(void* data, int64_t count);  // with ones
   // out[M, N] = a[M, K] * packed
   void (*run)(Parallel parallel, int64_t M, int64_t N, int64_t K, const void* a, const void* packed, void* out,
-              const CutNumbers& cut);
+              const Blocking& blocking);
+  Launch (*launch)(int64_t M, int64_t N, int64_t K, const Blocking& blocking);
 };
 
 // The product of a type, named as in numpy; null for a type that is not timed.

@@ -10,7 +10,7 @@ from ortisan.codegen.cpu.loops.chain import Chain
 from ortisan.codegen.cpu.loops.epilogue import build_epilogue
 from ortisan.codegen.cpu.packing import packed_elements
 from ortisan.codegen.cpu.row import CpuKernel
-from ortisan.codegen.cpu.tune.blocking import CutTable
+from ortisan.codegen.cpu.tune.blocking import BlockingTable
 from ortisan.registry.builder import is_constant
 from ortisan.registry.dims import Dim, product
 from ortisan.registry.graph import Node, Value
@@ -35,7 +35,7 @@ class GemmContext:
     type: str
     rows: str
     depth: str
-    cuts: CutTable
+    blockings: BlockingTable
     products: tuple[ProductContext, ...]
 
 
@@ -48,7 +48,7 @@ class BmmContext:
     rows: str
     columns: str
     depth: str
-    cuts: CutTable
+    blockings: BlockingTable
     epilogue: Chain
     batch: tuple[str, ...]
     a_strides: tuple[str, ...]
@@ -77,8 +77,8 @@ def emit_gemm(group: Group, context: EmitContext) -> KernelSpec:
         arguments += given
         params += [replace(param, name=f"{param.name}_{index}") for param in product.params]
     rows, depth = rows_and_columns(x.shape)
-    cuts = context.cuts(x.dtype, depth, [_anchor(member).output.shape[-1] for member in members], rows)
-    body = GemmContext(tuple(params), cpp, printer(rows), printer(depth), cuts, tuple(products))
+    blockings = context.blockings(x.dtype, depth, [_anchor(member).output.shape[-1] for member in members], rows)
+    body = GemmContext(tuple(params), cpp, printer(rows), printer(depth), blockings, tuple(products))
     return KernelSpec(_GEMM, group.name, body, tuple(arguments))
 
 
@@ -118,7 +118,7 @@ def emit_bmm(group: Group, context: EmitContext) -> KernelSpec:
         printer(rows),
         printer(columns),
         printer(depth),
-        context.cuts(dtype, depth, (columns,), rows, packed=False),
+        context.blockings(dtype, depth, (columns,), rows, packed=False),
         epilogue,
         printer.all(batch),
         printer.broadcast_strides(a.shape[:-2] if batch else (), batch, product((rows, depth))),

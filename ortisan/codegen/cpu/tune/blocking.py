@@ -1,7 +1,7 @@
-"""How matrix products are cut into pieces: `GemmCut` of templates/cpu/gemm.h as data. No cut changes a result.
+"""How matrix products are blocked: `Blocking` of templates/cpu/blocking.h as data. No blocking changes a result.
 
-A cut is chosen for a product (its element type, depth and columns) and a number of rows. Where the rows are symbolic,
-one is chosen for each of a few numbers of rows, and the kernel picks by the rows it gets.
+A blocking is chosen for a product (its element type, depth and columns) and a number of rows. Where the rows are
+symbolic, one is chosen for each of a few numbers of rows, and the kernel picks by the rows it gets.
 """
 
 from __future__ import annotations
@@ -14,44 +14,45 @@ from typing import Literal, TypeAlias
 from ortisan.codegen.cpu.packing import panel_width
 from ortisan.registry.dtypes import DType
 
-VERSION = 2
+VERSION = 3
 """Raise it when the candidates or the cost model change: choices made among others don't count."""
 
 _PANEL_BYTES = 48 << 10
 """What a panel of one block of k may have to stay near: in an L1 cache of 32 KB and a part of an L2 cache of 512 KB."""
 _LARGEST = 2**31 - 1
-_LARGEST_BAND = 256
+LARGEST_BAND = 256
+"""Bands of more rows are cut to it: `largest_band` of templates/cpu/launch.h."""
 _ROWS = ((1, 3), (8, 16), (32, 64), (128, 256), (512, None))
-"""Rows that a cut is chosen at, and the most rows it serves: up to the geometric mean with the next."""
+"""Rows that a blocking is chosen at, and the most rows it serves: up to the geometric mean with the next."""
 
 
 @dataclass(frozen=True)
-class Cut:
-    """`depth`: k per block. `band`: rows of a task. `work`: multiplications of a task. `fetch`: prefetch panels."""
+class Blocking:
+    """`depth`: k per block. `band`: rows of a task. `work`: multiplications of a task. `prefetch`: the next panel."""
 
     depth: int
     band: int
     work: int
-    fetch: bool
+    prefetch: bool
 
     def __post_init__(self) -> None:
         for number in (self.depth, self.band, self.work):
             if not isinstance(number, int) or not 1 <= number <= _LARGEST:
-                raise ValueError(f"{number!r} is no number of a cut, which are 1 to {_LARGEST}")
+                raise ValueError(f"{number!r} is no number of a blocking, which are 1 to {_LARGEST}")
 
 
-DEFAULT = Cut(768, 128, 100_000, True)
+DEFAULT = Blocking(768, 128, 100_000, True)
 
 
 @dataclass(frozen=True)
-class CutUpTo:
+class BlockingUpTo:
     """A row of a kernel's table; `rows` None serves any number."""
 
     rows: int | None
-    cut: Cut
+    blocking: Blocking
 
 
-CutTable: TypeAlias = tuple[CutUpTo, ...]
+BlockingTable: TypeAlias = tuple[BlockingUpTo, ...]
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Product:
     high: int | None
 
     def sizes(self) -> Iterator[tuple[Problem, int | None]]:
-        """What to choose cuts for, and the most rows each choice serves."""
+        """What to choose blockings for, and the most rows each choice serves."""
         low = max(self.low, 1)
         high = None if self.high is None else max(self.high, low)
         if low == high:
@@ -109,10 +110,10 @@ class Product:
         return Problem(self.dtype, self.depth, self.columns, rows)
 
 
-Choose: TypeAlias = Callable[[Problem], Cut]
+Choose: TypeAlias = Callable[[Problem], Blocking]
 
 
-def model_cut(problem: Problem) -> Cut:
+def model_blocking(problem: Problem) -> Blocking:
     """The cost model: what is used where nothing is measured.
 
     A sum is added up in blocks of k as equal as can be, of about the depth whose panel has 48 KB: 768 for float32. A
@@ -135,65 +136,54 @@ def _up_to_eight(number: int) -> int:
     return -(-number // 8) * 8
 
 
-def table(product: Product, choose: Choose = model_cut) -> CutTable:
-    """The cuts of a product by its rows; equal neighbours are one row."""
-    rows: list[CutUpTo] = []
+def table(product: Product, choose: Choose = model_blocking) -> BlockingTable:
+    """The blockings of a product by its rows; equal neighbours are one row."""
+    rows: list[BlockingUpTo] = []
     for problem, last in product.sizes():
-        cut = choose(problem)
-        if rows and rows[-1].cut == cut:
+        blocking = choose(problem)
+        if rows and rows[-1].blocking == blocking:
             rows.pop()
-        rows.append(CutUpTo(last, cut))
+        rows.append(BlockingUpTo(last, blocking))
     return tuple(rows)
 
 
-def candidates(problem: Problem, mode: Literal["auto", "full"]) -> tuple[Cut, ...]:
-    """The cuts to try, the cost model's first. Of several that come to the same for this problem, the first stays."""
-    model = model_cut(problem)
+def candidates(problem: Problem, mode: Literal["auto", "full"]) -> tuple[Blocking, ...]:
+    """The blockings to try, the cost model's first. Some may come to the same: see `distinct`."""
+    model = model_blocking(problem)
     tried = _neighbours(model) if mode == "auto" else _grid(problem, model)
-    distinct: dict[tuple[object, ...], Cut] = {}
-    for cut in (model, *tried):
-        distinct.setdefault(effect(cut, problem), cut)
-    return tuple(distinct.values())
+    return tuple(dict.fromkeys((model, *tried)))
 
 
-def _neighbours(model: Cut) -> Sequence[Cut]:
+def distinct(blockings: Sequence[Blocking], launches: Sequence[tuple[object, ...]]) -> tuple[Blocking, ...]:
+    """The first blocking of each launch, which is what a blocking comes to in the kernels."""
+    first: dict[tuple[object, ...], Blocking] = {}
+    for blocking, launch in zip(blockings, launches, strict=True):
+        first.setdefault(launch, blocking)
+    return tuple(first.values())
+
+
+def _neighbours(model: Blocking) -> Sequence[Blocking]:
     half, double = _up_to_eight(model.depth // 2), 2 * model.depth
     return (
         replace(model, depth=half),
         replace(model, depth=double),
         replace(model, band=64),
-        replace(model, band=_LARGEST_BAND),
+        replace(model, band=LARGEST_BAND),
         replace(model, work=25_000),
         replace(model, work=400_000),
         replace(model, work=2_000_000),
         replace(model, work=8_000_000),
-        replace(model, fetch=False),
+        replace(model, prefetch=False),
         replace(model, depth=half, band=64),
     )
 
 
-def _grid(problem: Problem, model: Cut) -> Iterator[Cut]:
+def _grid(problem: Problem, model: Blocking) -> Iterator[Blocking]:
     depths = (model.depth, 256, 512, 768, 1024, 1536, max(_up_to_eight(problem.depth), 8))
-    bands, works = (128, 48, 96, 192, _LARGEST_BAND), (100_000, 25_000, 400_000, 2_000_000, 8_000_000)
-    return itertools.starmap(Cut, itertools.product(depths, bands, works, (True, False)))
+    bands, works = (128, 48, 96, 192, LARGEST_BAND), (100_000, 25_000, 400_000, 2_000_000, 8_000_000)
+    return itertools.starmap(Blocking, itertools.product(depths, bands, works, (True, False)))
 
 
-def effect(cut: Cut, problem: Problem) -> tuple[object, ...]:
-    """What a cut comes to, as `Tasks::cut` does it on AVX2: depth, bands, groups of panels, and prefetching.
-
-    Elsewhere more panels go together, so that some of what differs here is the same there.
-    """
-    rows, width = problem.rows, panel_width(problem.dtype)
-    bands = -(-rows // min(cut.band, _LARGEST_BAND))
-    height = rows // bands
-    unit = 1 if _is_converted(problem.dtype) or height > 3 else 4 if height == 1 else 2
-    units = -(-problem.panels // unit)
-    group = min(units, max(1, -(-cut.work // max(1, height * problem.depth * width * unit))))
-    depth = 0 if _is_converted(problem.dtype) else min(cut.depth, problem.depth)
-    fetches = cut.fetch and height > 2 and problem.dtype is DType.FLOAT32  # only the tile in assembly fetches
-    return depth, bands, -(-units // group), fetches
-
-
-def as_numbers(cut: Cut) -> tuple[int, int, int, bool]:
-    depth, band, work, fetch = astuple(cut)
-    return depth, band, work, fetch
+def as_numbers(blocking: Blocking) -> tuple[int, int, int, bool]:
+    depth, band, work, prefetch = astuple(blocking)
+    return depth, band, work, prefetch

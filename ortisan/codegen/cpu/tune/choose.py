@@ -1,9 +1,9 @@
-"""Chooses the cuts of matrix products: from what was remembered, by timing candidates here, or by the cost model.
+"""Chooses the blockings of matrix products: from what was remembered, by timing candidates here, or by the cost model.
 
 The rule: a candidate is timed with one thread and with all threads of the process, and counts by the geometric mean of
-its two times, relative to the cost model's cut. That one runs twice in each race, and what sets its two times apart is
-the noise. The best candidate wins when it is better by 2 % and by more than the noise, and is so again in a second race
-against the cost model's cut alone.
+its two times, relative to the cost model's blocking. That one runs twice in each race, and the difference between its
+two timings estimates the noise. The best candidate wins when it is better by 2 % and by more than the noise, and is so
+again in a second race against the cost model's blocking alone.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from ortisan.codegen.cpu.machine import Machine, this_machine
 from ortisan.codegen.cpu.tune import remember as tuning_cache
 from ortisan.codegen.cpu.tune.blocking import (
     VERSION,
-    Cut,
-    CutTable,
+    Blocking,
+    BlockingTable,
     Problem,
     Product,
     as_numbers,
     candidates,
-    model_cut,
+    distinct,
+    model_blocking,
     table,
 )
 from ortisan.codegen.cpu.tune.timer import load_timer, render_timer
@@ -42,16 +43,26 @@ MODES = ("auto", "off", "full")
 TIMED = (DType.FLOAT32, DType.FLOAT64, DType.FLOAT16, DType.BFLOAT16)
 """Element types whose products are timed; the others are rare."""
 CLEARLY = 0.02
-"""What a candidate must gain over the cost model's cut: less is noise on most machines."""
+"""What a candidate must gain over the cost model's blocking: less is noise on most machines."""
 _RACE_SECONDS = {"auto": 0.1, "full": 1.0}
 _ALL_SECONDS = {"auto": 20.0, "full": math.inf}
-_ANSWER = ("cut", "seconds", "cost_model_seconds", "noise")
+_ANSWER = ("blocking", "seconds", "cost_model_seconds", "noise")
 _MIB = 1 << 20
 _MOST_WORKING_SET = 256 * _MIB
 
 
 class Timer(Protocol):
-    """`time_products` of templates/tune/binding.cpp."""
+    """`Timer` of templates/tune/binding.cpp."""
+
+    def launches(
+        self,
+        *,
+        type: str,
+        rows: int,
+        depth: int,
+        columns: Sequence[int],
+        blockings: Sequence[tuple[int, int, int, bool]],
+    ) -> Sequence[tuple[int, int, int, bool]]: ...
 
     def time_products(
         self,
@@ -60,7 +71,7 @@ class Timer(Protocol):
         rows: int,
         depth: int,
         columns: Sequence[int],
-        cuts: Sequence[tuple[int, int, int, bool]],
+        blockings: Sequence[tuple[int, int, int, bool]],
         threads: int,
         copies: int,
         seconds: float,
@@ -69,13 +80,13 @@ class Timer(Protocol):
 
 @dataclass(frozen=True)
 class Choice:
-    """The cut of one problem, and where it comes from.
+    """The blocking of one problem, and where it comes from.
 
-    Seconds are by threads; empty where nothing was timed. `noise` is how far two times of the same cut were apart.
+    Seconds are by threads; empty where nothing was timed. `noise` is how far two times of the same blocking were apart.
     """
 
     problem: Problem
-    cut: Cut
+    blocking: Blocking
     source: Source
     seconds: Mapping[str, float]
     model_seconds: Mapping[str, float]
@@ -88,7 +99,7 @@ class Choice:
             "depth": problem.depth,
             "columns": list(problem.columns),
             "rows": problem.rows,
-            "cut": list(as_numbers(self.cut)),
+            "blocking": list(as_numbers(self.blocking)),
             "from": self.source,
             "seconds": dict(self.seconds),
             "cost_model_seconds": dict(self.model_seconds),
@@ -98,21 +109,23 @@ class Choice:
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Choice:
         problem = Problem(DType(row["dtype"]), row["depth"], tuple(row["columns"]), row["rows"])
-        return cls(problem, Cut(*row["cut"]), row["from"], row["seconds"], row["cost_model_seconds"], row["noise"])
+        return cls(
+            problem, Blocking(*row["blocking"]), row["from"], row["seconds"], row["cost_model_seconds"], row["noise"]
+        )
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """The cuts of a compilation. `machine` is what they were measured on, `note` why they were not."""
+    """The blockings of a compilation. `machine` is what they were measured on, `note` why they were not."""
 
     mode: Tune
     machine: str | None
     note: str | None
     choices: tuple[Choice, ...]
 
-    def table(self, product: Product) -> CutTable:
-        chosen = {choice.problem: choice.cut for choice in self.choices}
-        return table(product, lambda problem: chosen.get(problem) or model_cut(problem))
+    def table(self, product: Product) -> BlockingTable:
+        chosen = {choice.problem: choice.blocking for choice in self.choices}
+        return table(product, lambda problem: chosen.get(problem) or model_blocking(problem))
 
     def to_json(self, products: Sequence[Product]) -> dict[str, Any]:
         """What the manifest says, about the products that are there."""
@@ -129,8 +142,8 @@ class Tuning:
 def _read(problem: Problem, answer: Mapping[str, Any], source: Source) -> Choice | None:
     """A choice as the cache has it; None when it has something else."""
     try:
-        cut, seconds, model_seconds, noise = (answer[key] for key in _ANSWER)
-        return Choice(problem, Cut(*cut), source, dict(seconds), dict(model_seconds), noise)
+        blocking, seconds, model_seconds, noise = (answer[key] for key in _ANSWER)
+        return Choice(problem, Blocking(*blocking), source, dict(seconds), dict(model_seconds), noise)
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -147,7 +160,7 @@ def by_cost_model(products: Sequence[Product], mode: Tune = "off", note: str | N
 
 
 def _by_model(problem: Problem) -> Choice:
-    return Choice(problem, model_cut(problem), "cost model", {}, {})
+    return Choice(problem, model_blocking(problem), "cost model", {}, {})
 
 
 def tune(
@@ -162,7 +175,7 @@ def tune(
     timer: Timer | None = None,
     machine: Machine | None = None,
 ) -> Tuning:
-    """Chooses cuts for the products of a model with so many bytes of weights.
+    """Chooses blockings for the products of a model with so many bytes of weights.
 
     `before_timing` is called once, when not all of them are remembered.
     `timer` and `machine` stand in for the real ones in tests.
@@ -255,7 +268,7 @@ class _Job:
         except (OrtisanError, OSError, RuntimeError, MemoryError) as error:
             reason = (str(error) or type(error).__name__).splitlines()[0].rstrip(".;: ")
             warnings.warn(
-                f"Matrix products can't be timed here, so the cost model chooses how they are cut ({reason}); "
+                f"Matrix products can't be timed here, so the cost model chooses their blocking ({reason}); "
                 "tune='off' does so without a warning.",
                 stacklevel=2,
             )
@@ -263,7 +276,9 @@ class _Job:
         return done, None
 
     def race(self, problem: Problem, timer: Timer) -> Choice:
-        model, *others = candidates(problem, self.mode)
+        tried = candidates(problem, self.mode)
+        launches = timer.launches(**_size(problem), blockings=[as_numbers(blocking) for blocking in tried])
+        model, *others = distinct(tried, launches)
         race = self.times(problem, (model, *others), timer)
         winner = race.winner()
         if winner != model:
@@ -271,52 +286,55 @@ class _Job:
             winner = race.winner()
         return Choice(problem, winner, "measured", race.seconds(winner), race.seconds(model), round(race.noise(), 4))
 
-    def times(self, problem: Problem, cuts: Sequence[Cut], timer: Timer) -> Race:
-        """Times the first cut at both ends."""
+    def times(self, problem: Problem, blockings: Sequence[Blocking], timer: Timer) -> Race:
+        """Times the first blocking at both ends."""
         times: dict[int, Sequence[float]] = {}
         for threads in sorted({1, self.machine.threads}):
             times[threads] = timer.time_products(
-                type=problem.dtype.value,
-                rows=problem.rows,
-                depth=problem.depth,
-                columns=list(problem.columns),
-                cuts=[as_numbers(cut) for cut in (*cuts, cuts[0])],
+                **_size(problem),
+                blockings=[as_numbers(blocking) for blocking in (*blockings, blockings[0])],
                 threads=threads,
                 copies=max(1, self.working_set // max(1, problem.weight_bytes)),
                 seconds=_RACE_SECONDS[self.mode],
             )
-        return Race(tuple(cuts), times)
+        return Race(tuple(blockings), times)
+
+
+def _size(problem: Problem) -> dict[str, Any]:
+    """A problem as the timer takes it."""
+    columns = list(problem.columns)
+    return {"type": problem.dtype.value, "rows": problem.rows, "depth": problem.depth, "columns": columns}
 
 
 @dataclass(frozen=True)
 class Race:
-    """Seconds by threads: one for each cut, and a second time for the first."""
+    """Seconds by threads: one for each blocking, and a second time for the first."""
 
-    cuts: tuple[Cut, ...]
+    blockings: tuple[Blocking, ...]
     times: Mapping[int, Sequence[float]]
 
-    def winner(self) -> Cut:
-        scores = [self.score(index) for index in range(len(self.cuts))]
+    def winner(self) -> Blocking:
+        scores = [self.score(index) for index in range(len(self.blockings))]
         # A gain with one thread is no good when it costs several threads theirs, and the other way round.
         even = [index for index in range(len(scores)) if max(self.ratios(index)) <= 1 + CLEARLY]
         best = min(even, key=scores.__getitem__, default=0)
-        return self.cuts[best] if scores[best] <= 1 - max(CLEARLY, self.noise()) else self.cuts[0]
+        return self.blockings[best] if scores[best] <= 1 - max(CLEARLY, self.noise()) else self.blockings[0]
 
     def score(self, index: int) -> float:
-        """The geometric mean of a cut's times relative to the first cut's."""
+        """The geometric mean of a blocking's times relative to the first blocking's."""
         ratios = self.ratios(index)
         return math.prod(ratios) ** (1 / len(ratios))
 
     def ratios(self, index: int) -> list[float]:
-        """A cut's times relative to the first cut's, for each number of threads."""
+        """A blocking's times relative to the first blocking's, for each number of threads."""
         return [self._time(times, index) / self._time(times, 0) for times in self.times.values()]
 
     def noise(self) -> float:
-        """How far the two times of the first cut are apart."""
+        """How far the two times of the first blocking are apart."""
         return max(abs(times[0] - times[-1]) / self._time(times, 0) for times in self.times.values())
 
-    def seconds(self, cut: Cut) -> dict[str, float]:
-        index = self.cuts.index(cut)
+    def seconds(self, blocking: Blocking) -> dict[str, float]:
+        index = self.blockings.index(blocking)
         return {str(threads): float(f"{self._time(times, index):.4g}") for threads, times in self.times.items()}
 
     @staticmethod

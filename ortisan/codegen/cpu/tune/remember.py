@@ -1,4 +1,4 @@
-"""Remembers which cuts won: one SQLite file beside the build cache.
+"""Remembers which blockings won: one SQLite file beside the build cache.
 
 Any number of processes may use it at once; each question and each answer is a transaction of its own. What can't be
 read or written is a warning and counts as absent. A damaged file is moved aside.

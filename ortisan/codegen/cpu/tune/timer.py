@@ -11,6 +11,7 @@ from ortisan.codegen.cpu.build import build_library
 from ortisan.codegen.cpu.isa import Isa
 from ortisan.codegen.render import TEMPLATES, read_header, render
 from ortisan.codegen.tools.binding import import_binding
+from ortisan.codegen.tools.cmake import KERNEL_FLAGS
 
 _NAME = "ortisan_tune"
 _FROM_BINDING = ("binding/thread_pool.h",)
@@ -28,7 +29,9 @@ def render_timer(isa: Isa) -> dict[str, str]:
     own = [f"tune/{path.name}" for path in sorted((TEMPLATES / "tune").iterdir()) if path.suffix in (".h", ".cpp")]
     kernels = [f"cpu/{path.name}" for path in sorted((TEMPLATES / "cpu").glob("*.h"))]
     files = {Path(path).name: read_header(path) for path in (*kernels, *_FROM_BINDING, *own)}
-    files["CMakeLists.txt"] = render("tune/CMakeLists.txt.j2", TimerSource(_NAME, isa.name, isa.flags))
+    files["CMakeLists.txt"] = render(
+        "tune/CMakeLists.txt.j2", TimerSource(_NAME, isa.name, (*isa.flags, *KERNEL_FLAGS))
+    )
     return files
 
 

@@ -1,4 +1,4 @@
-"""Every candidate cut, forced on products of odd sizes through the real emitters: the bits are those of the first."""
+"""Every candidate blocking, forced on products of odd sizes through the real emitters: the bits are those of the first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import ortisan
 from ortisan.codegen.cpu.plan import plan_graph
-from ortisan.codegen.cpu.tune.blocking import Cut, CutUpTo, Problem, candidates, model_cut
+from ortisan.codegen.cpu.tune.blocking import Blocking, BlockingUpTo, Problem, candidates, model_blocking
 from ortisan.codegen.tools.binding import import_binding
 from ortisan.pipeline.generate import build_sources, render_sources
 from ortisan.registry.dtypes import DType
@@ -25,18 +25,20 @@ MODEL = text_model(
 )
 ROWS = (0, 1, 2, 3, 7, 64, 131, 300)
 FORCED = list(
-    dict.fromkeys(cut for rows in ROWS[1:] for cut in candidates(Problem(DType.FLOAT32, 1601, (67, 18), rows), "auto"))
+    dict.fromkeys(
+        blocking for rows in ROWS[1:] for blocking in candidates(Problem(DType.FLOAT32, 1601, (67, 18), rows), "auto")
+    )
 )
-# By the rows: the cut of a kernel changes within one run of the test.
-MIXED = (CutUpTo(1, FORCED[1]), CutUpTo(64, FORCED[2]), CutUpTo(None, FORCED[-1]))
+# By the rows: the blocking of a kernel changes within one run of the test.
+MIXED = (BlockingUpTo(1, FORCED[1]), BlockingUpTo(64, FORCED[2]), BlockingUpTo(None, FORCED[-1]))
 
 
 @pytest.fixture(scope="module")
 def library() -> Any:
-    """Graph i of the module is the model with FORCED[i], the last one has a table of several cuts."""
-    compiled = ortisan.compile(MODEL, name="cuts")
-    tables = [*((CutUpTo(None, cut),) for cut in FORCED), MIXED]
-    plans = [plan_graph(compiled.graphs[0], cut_table=lambda _, t=table: t) for table in tables]
+    """Graph i of the module is the model with FORCED[i], the last one has a table of several blockings."""
+    compiled = ortisan.compile(MODEL, name="blockings")
+    tables = [*((BlockingUpTo(None, blocking),) for blocking in FORCED), MIXED]
+    plans = [plan_graph(compiled.graphs[0], blocking_table=lambda _, t=table: t) for table in tables]
     assert [product.columns for product in plans[0].products] == [(67, 18)]
     ops = tuple(f"cuts_{index}" for index in range(len(plans)))
     forced = replace(compiled, plans=tuple(plans), ops=ops)
@@ -53,13 +55,15 @@ def run(library: Any, index: int, rows: int, threads: int) -> list[bytes]:
 
 @pytest.mark.build
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("cut", [*FORCED, MIXED], ids=lambda cut: "table" if cut is MIXED else str(cut))
-def test_no_candidate_changes_a_bit(cut: Cut | tuple[CutUpTo, ...], threads: int, library: Any) -> None:
-    index = len(FORCED) if isinstance(cut, tuple) else FORCED.index(cut)
+@pytest.mark.parametrize(
+    "blocking", [*FORCED, MIXED], ids=lambda blocking: "table" if blocking is MIXED else str(blocking)
+)
+def test_no_candidate_changes_a_bit(blocking: Blocking | tuple[BlockingUpTo, ...], threads: int, library: Any) -> None:
+    index = len(FORCED) if isinstance(blocking, tuple) else FORCED.index(blocking)
     for rows in ROWS:
         assert run(library, index, rows, threads) == run(library, 0, rows, 1)
 
 
 def test_the_candidates_are_several() -> None:
     assert len(FORCED) >= 8
-    assert FORCED[0] == model_cut(Problem(DType.FLOAT32, 1601, (67, 18), 1))
+    assert FORCED[0] == model_blocking(Problem(DType.FLOAT32, 1601, (67, 18), 1))

@@ -1,0 +1,15 @@
+// What kernels tell the compiler that C++ has no words for. These macros last to the end of a file, which includes end_macros.h.
+#pragma once
+
+// For functions that are called once for every few elements: [=](int64_t i) ORTISAN_INLINE { ... }
+#define ORTISAN_INLINE __attribute__((always_inline))
+
+// ORTISAN_UNROLL(4) unrolls the next loop; ORTISAN_INDEPENDENT says that its iterations don't touch each other's memory.
+#define ORTISAN_PRAGMA(text) _Pragma(#text)
+#if defined(__clang__)
+#define ORTISAN_UNROLL(count) ORTISAN_PRAGMA(clang loop unroll_count(count))
+#define ORTISAN_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define ORTISAN_UNROLL(count) ORTISAN_PRAGMA(GCC unroll count)
+#define ORTISAN_INDEPENDENT _Pragma("GCC ivdep")
+#endif
