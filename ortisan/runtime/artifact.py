@@ -13,7 +13,7 @@ from ortisan.errors import ArtifactError, OptionError
 from ortisan.runtime.engine import onnxruntime, open_session, register
 from ortisan.runtime.manifest import Manifest, read_manifest, sha256
 from ortisan.runtime.providers import check_providers, providers_of
-from ortisan.runtime.settings import Weights, apply_settings, check_weights, setting_key
+from ortisan.runtime.settings import Weights, apply_settings, check_weights, has_entry, setting_key
 
 if TYPE_CHECKING:
     from ortisan.checks.bench import Bench
@@ -117,21 +117,19 @@ def load(
     check_providers(artifact.folder, artifact.manifest, providers)
     if weights is not None and "weights" not in artifact.settings:
         raise OptionError(f"'{artifact.folder}' is for {artifact.target}, whose custom ops have no setting 'weights'")
-    if sess_options is not None and (session := _open_as_is(artifact, sess_options, providers)) is not None:
-        if weights is not None and artifact.ops:
-            raise OptionError(
-                f"sess_options have the library of '{artifact.folder}' registered already, so weights={weights!r} "
-                f"comes too late; set the session config entry '{setting_key(artifact.ops[0], 'weights')}' before that"
-            )
-        return session
     options = sess_options if sess_options is not None else ort.SessionOptions()
+    if weights is not None and artifact.ops and has_entry(options, f"{artifact.domain}.registered"):
+        raise OptionError(
+            f"sess_options have the library of '{artifact.folder}' registered already, so weights={weights!r} "
+            f"comes too late; set the session config entry '{setting_key(artifact.ops[0], 'weights')}' before that"
+        )
     return open_compiled(artifact, options, providers, weights=weights)
 
 
 def open_compiled(
     artifact: Artifact, options: Any, providers: Sequence[Any] | None = None, *, weights: Weights | None = None
 ) -> Any:
-    """A session of an artifact whose files are taken as they are, with options that don't know the library yet."""
+    """A session of an artifact whose files are taken as they are. The library leaves options alone that know it."""
     check_providers(artifact.folder, artifact.manifest, providers)
     machine = artifact.manifest.get("machine")
     if machine not in (None, platform.machine()):
@@ -150,14 +148,6 @@ def open_compiled(
         apply_settings(options, artifact.ops, artifact.settings, chosen)
         register(options, artifact.library)
     return open_session(artifact.model, options, providers or artifact.providers)
-
-
-def _open_as_is(artifact: Artifact, options: Any, providers: Sequence[Any] | None) -> Any:
-    """A session when the caller's options know the custom ops already, else None."""
-    try:
-        return open_session(artifact.model, options, providers or artifact.providers)
-    except ArtifactError:
-        return None
 
 
 def check_content(artifact: Artifact) -> None:

@@ -10,13 +10,16 @@ import pytest
 
 import ortisan
 from ortisan.codegen.ait.adapter import Adapter, AitSettings
+from ortisan.codegen.ait.backend import AitPlan, AitPlanner
+from ortisan.codegen.ait.model import AitModel
 from ortisan.codegen.ait.prepare import prepare
 from ortisan.codegen.ait.worker.tiles import choose_tile, problem_size
-from ortisan.codegen.backend import parse_target
+from ortisan.codegen.backend import Request, parse_target
+from ortisan.pipeline.options import Options
 from ortisan.registry.builder import Builder
 from ortisan.registry.dims import Dim, symbol
 from ortisan.registry.dtypes import DType
-from ortisan.registry.graph import TensorType, Value
+from ortisan.registry.graph import Graph, TensorType, Value
 from ortisan.registry.ops import (
     ArgReduce,
     Attention,
@@ -176,17 +179,22 @@ def test_tiles_are_chosen_by_size(workload: str, tile: str) -> None:
     assert choose_tile(NAMES, problem_size(workload)) == choose_tile(NAMES[::-1], problem_size(workload))
 
 
+def written(name: str, op: Callable[[Builder, Value], Value]) -> Graph:
+    b = Builder(name)
+    b.origin = name
+    return b.finish([op(b, b.input("x", TensorType(DType.FLOAT32, (64, 64))))])
+
+
 def test_graphs_with_next_to_nothing_to_compute_are_left(model: GpuModel) -> None:
-    from ortisan.codegen.ait.backend import objections
-
-    def written(name: str, op: Callable[[Builder, Value], Value]) -> Any:
-        b = Builder(name)
-        b.origin = name
-        return b.finish([op(b, b.input("x", TensorType(DType.FLOAT32, (64, 64))))])
-
     adapter = Adapter(None, AitSettings("80"), print)  # type: ignore[arg-type]
     graphs = [written("large", lambda b, x: b.add(Bmm("rcr"), b.reshape(x, (1, 64, 64)), b.reshape(x, (1, 64, 64)))),
               written("small", lambda b, x: b.elementwise("EXP", x))]  # fmt: skip
-    large, small = objections(adapter, {})(graphs)
+    large, small = AitPlanner(adapter, Request(Options(target="cuda:80"), print)).objections(graphs)
     assert not large
     assert "too little to compute" in small["small"]
+
+
+def test_fast_math_is_part_of_what_tells_two_libraries_apart() -> None:
+    graph = written("graph", lambda b, x: b.elementwise("EXP", x))
+    made = AitModel(graph, (), (), (), {"a.cu": b""}, {}, (), profiled=False)
+    assert AitPlan(made, fast_math=True).digest() != AitPlan(made, fast_math=False).digest()

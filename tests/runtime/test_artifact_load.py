@@ -138,3 +138,24 @@ def test_the_manifest_tells_what_there_is(built: ortisan.Artifact, model_file: P
     assert manifest["bench"]["ratio"] > 0
     assert manifest["compiler"]
     assert list(manifest)[:4] == ["format", "ortisan", "name", "target"]
+
+
+def test_a_load_opens_one_session(built: ortisan.Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    real = ort.InferenceSession
+
+    def count(path: str, *rest: object, **more: object) -> object:
+        opened.append(path)
+        return real(path, *rest, **more)
+
+    monkeypatch.setattr(ort, "InferenceSession", count)
+    ortisan.load(built.folder, ort.SessionOptions())
+    assert len(opened) == 1
+
+
+def test_the_library_is_registered_once_however_often_it_is_asked(built: ortisan.Artifact) -> None:
+    options = ort.SessionOptions()
+    options.register_custom_ops_library(str(built.library))
+    for _ in range(2):
+        assert ortisan.load(built.folder, options).get_outputs()
+    assert options.get_session_config_entry(f"{built.domain}.registered") == "1"

@@ -149,8 +149,8 @@ class AitPlan(Plan):
         return [_stored(self.graph.name, constant) for constant in self.model.constants]
 
     def digest(self) -> str:
-        files = self.model.files.items()
-        return hashlib.sha256(b"\0".join(name.encode() + data for name, data in files)).hexdigest()
+        files = hashlib.sha256(b"\0".join(name.encode() + data for name, data in self.model.files.items()))
+        return f"{files.hexdigest()} fast_math={self.fast_math}"
 
     def describe(self) -> dict[str, Any]:
         model = self.model

@@ -181,14 +181,24 @@ ort::Status* read_setting(const ort::SessionOptions* options, const ort::Api& ap
                 key, Name(text.items).text, setting_choices);
 }
 
+// The entry of session options in which this library is registered. A second registration is none: ONNX Runtime refuses
+// options that have a domain twice.
+constexpr size_t max_domain = 200;
+
 ort::Status* register_all(ort::SessionOptions* options, const ort::Api& api) {
+  char registered[max_domain + 16];
+  std::snprintf(registered, sizeof registered, "%s.registered", domain_name);
+  int there = 0;
+  if (auto* status = ort::has_config_entry(api, options, registered, &there)) return status;
+  if (there != 0) return nullptr;
   Array<Setting> settings(graph_spec_count);
   if (!settings) return out_of_memory(api, domain_name);
   for (int32_t g = 0; g < graph_spec_count; ++g)
     if (auto* status = read_setting(options, api, graph_specs[g]->op, &settings[g])) return status;
   Registration* registration = nullptr;
   if (auto* status = find_registration(api, settings, &registration)) return status;
-  return ort::add_custom_op_domain(api, options, registration->domain);
+  if (auto* status = ort::add_custom_op_domain(api, options, registration->domain)) return status;
+  return ort::add_config_entry(api, options, registered, "1");
 }
 
 }  // namespace

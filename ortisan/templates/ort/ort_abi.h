@@ -68,6 +68,7 @@ constexpr Function<77, Status*(const Allocator*, const MemoryInfo**)> allocator_
 constexpr Function<88, Status*(const KernelContext*, size_t*)> context_input_count;
 constexpr Function<90, Status*(const KernelContext*, size_t, const Value**)> context_input;
 constexpr Function<91, Status*(KernelContext*, size_t, const int64_t*, size_t, Value**)> context_output;
+constexpr Function<130, Status*(SessionOptions*, const char*, const char*)> add_config_entry;
 constexpr Function<193, Status*(const KernelContext*, void**)> context_gpu_stream;
 constexpr Function<237, Status*(const SessionOptions*, const char*, int*)> has_config_entry;
 constexpr Function<238, Status*(const SessionOptions*, const char*, char*, size_t*)> get_config_entry;
