@@ -32,12 +32,13 @@ ortisan.build(model, folder, name=name, inputs=feeds, keep="all", verify=False, 
 """
 
 
-def build_by(checkout: Path, workload: Workload, model: Path, folder: Path, feeds: Path, tune: str) -> Path:
+def build_by(checkout: Path, workload: Workload, place: Path, name: str, tune: str) -> Path:
+    """Builds the model in `place`, with its inputs there, into the folder NAME."""
     cache = "in-place" if workload.capacity else "as-is"
-    arguments = [str(model), str(folder), workload.key, str(feeds), tune, cache]
+    arguments = ["model.onnx", name, workload.key, "feeds.npz", tune, cache]
     environment = {**os.environ, "PYTHONPATH": str(checkout)}
-    subprocess.run([sys.executable, "-c", _BUILD, *arguments], env=environment, cwd=folder.parent, check=True)
-    return folder
+    subprocess.run([sys.executable, "-c", _BUILD, *arguments], env=environment, cwd=place, check=True)
+    return place / name
 
 
 def open_built(folder: Path, threads: int) -> Any:
@@ -66,10 +67,8 @@ def main(
 def _compare(workload: Workload, old: Path, place: Path, tune: str, seconds: float) -> list[tuple[str, ...]]:
     save_with_external_data(load_model(workload.make()), place, "model")
     inputs = workload.our_feeds()
-    feeds = place / "feeds.npz"
-    np.savez(feeds, **inputs)
-    names = {"old": old, "new": HERE}
-    folders = {n: build_by(tree, workload, place / "model.onnx", place / n, feeds, tune) for n, tree in names.items()}
+    np.savez(place / "feeds.npz", **inputs)
+    folders = {name: build_by(tree, workload, place, name, tune) for name, tree in (("old", old), ("new", HERE))}
     rows = []
     for threads in sorted({1, len(os.sched_getaffinity(0))}):
         sessions = {name: open_built(folder, threads) for name, folder in folders.items()}
