@@ -42,7 +42,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Template:
-    """A file of templates/cpu/ that is rendered to one function, and the headers which that function needs."""
+    """What is rendered to one function, named by folder and file in templates/cpu/, and the headers it needs."""
 
     name: str
     headers: tuple[str, ...] = ()

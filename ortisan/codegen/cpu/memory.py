@@ -21,7 +21,7 @@ from ortisan.registry.graph import Graph, Value
 _TYPICAL_DIM = 64
 """Stands for a symbol when two symbolic sizes are compared."""
 _SLOT_BOUNDARY = 64
-"""Slots start on multiples of it; see `place` in templates/cpu/graph.cpp.j2."""
+"""Slots start on multiples of it; see `place` in templates/cpu/base/graph.cpp.j2."""
 
 
 @dataclass(frozen=True)

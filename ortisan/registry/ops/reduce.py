@@ -49,7 +49,7 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
     "log_sum": lambda x, **w: np.log(np.sum(x, **w)),
     "log_sum_exp": _log_sum_exp,
 }
-"""Kind -> numpy meaning. The C++ functor of a kind has its name (templates/cpu/reduce.h)."""
+"""Kind -> numpy meaning. The C++ functor of a kind has its name (templates/cpu/reduce/reduce.h)."""
 
 _FLOAT_ONLY = frozenset({"l2", "log_sum", "log_sum_exp"})
 

@@ -23,7 +23,7 @@ from ortisan.registry.dims import Dim, product
 from ortisan.registry.graph import Graph, Node, Value
 from ortisan.registry.ops import Attention, CacheWrite, Concatenate
 
-_CACHE_WRITE = Template("cache_write", ("cache.h", "loops.h"))
+_CACHE_WRITE = Template("cache/cache_write", ("cache.h", "loops.h"))
 _ROWS_AXIS = 2
 
 

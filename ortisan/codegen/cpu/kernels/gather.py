@@ -14,9 +14,9 @@ from ortisan.registry.dims import is_static, product, settle
 from ortisan.registry.graph import Node
 from ortisan.registry.ops import Gather, GatherNd, IndexSelect
 
-_INDEX_SELECT = Template("index_select", ("gather.h",))
-_GATHER = Template("gather", ("gather.h",))
-_GATHER_ND = Template("gather_nd", ("gather.h",))
+_INDEX_SELECT = Template("gather/index_select", ("gather.h",))
+_GATHER = Template("gather/gather", ("gather.h",))
+_GATHER_ND = Template("gather/gather_nd", ("gather.h",))
 
 
 def _params(group: Group) -> tuple[Param, ...]:

@@ -10,9 +10,9 @@ from ortisan.codegen.cpu.row import CpuKernel
 from ortisan.registry.dims import product
 from ortisan.registry.ops import Arange, Full, Size
 
-_SIZE = Template("size")
-_FULL = Template("full", ("move.h",))
-_ARANGE = Template("arange", ("move.h",))
+_SIZE = Template("generate/size")
+_FULL = Template("generate/full", ("move.h",))
+_ARANGE = Template("generate/arange", ("move.h",))
 
 
 @dataclass(frozen=True)

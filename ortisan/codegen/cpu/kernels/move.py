@@ -15,8 +15,8 @@ from ortisan.registry.dims import Dim, is_static, maximum, minimum, product, set
 from ortisan.registry.graph import Node, Value
 from ortisan.registry.ops import Concatenate, DynamicSlice, Expand, Pad, Permute, Reshape, Split, Trilu
 
-_PAD = Template("pad", ("pad.h",))
-_TRILU = Template("trilu", ("gather.h",))
+_PAD = Template("move/pad", ("pad.h",))
+_TRILU = Template("move/trilu", ("gather.h",))
 
 
 def _reads_lines(node: Node, value: Value, layout: Layout) -> bool:

@@ -10,9 +10,9 @@ from ortisan.codegen.cpu.row import CpuKernel
 from ortisan.registry.dims import Shape, product
 from ortisan.registry.ops import ArgReduce, CumSum, Reduce
 
-_REDUCE = Template("reduce", ("reduce.h",))
-_ARGMAX = Template("argmax", ("scan.h",))
-_CUMSUM = Template("cumsum", ("scan.h",))
+_REDUCE = Template("reduce/reduce", ("reduce.h",))
+_ARGMAX = Template("reduce/argmax", ("scan.h",))
+_CUMSUM = Template("reduce/cumsum", ("scan.h",))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from ortisan.codegen.cpu.row import CpuKernel, rows_of
 from ortisan.registry.graph import Value
 from ortisan.registry.ops import Rotary
 
-_ROTARY = Template("rotary", ("rotary.h",))
+_ROTARY = Template("rotary/rotary", ("rotary.h",))
 
 
 @dataclass(frozen=True)

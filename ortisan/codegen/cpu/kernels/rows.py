@@ -11,9 +11,9 @@ from ortisan.codegen.cpu.row import CpuKernel
 from ortisan.registry.dims import product
 from ortisan.registry.ops import LayerNorm, RmsNorm, Softmax
 
-_SOFTMAX = Template("softmax", ("rows.h",))
-_LAYERNORM = Template("layernorm", ("rows.h",))
-_RMS_NORM = Template("rms_norm", ("rows.h",))
+_SOFTMAX = Template("rows/softmax", ("rows.h",))
+_LAYERNORM = Template("rows/layernorm", ("rows.h",))
+_RMS_NORM = Template("rows/rms_norm", ("rows.h",))
 
 
 def emit_softmax(group: Group, context: EmitContext) -> KernelSpec:
