@@ -54,6 +54,13 @@ MADE_BY_BUILDER = {"Cast": "cast", "Elementwise": "elementwise", "Permute": "per
 """Ops that entries make by a method of the builder."""
 
 
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_a_family_offers_its_ops_and_nothing_else(family: str) -> None:
+    module = import_module(f"ortisan.registry.ops.{family}")
+    ops = {name for name, c in vars(module).items() if isinstance(c, type) and issubclass(c, Op) and c is not Op}
+    assert set(module.__all__) == {name for name in ops if vars(module)[name].__module__ == module.__name__}
+
+
 def test_families_have_one_name_everywhere() -> None:
     assert _modules(ROOT / "ortisan" / "registry" / "lower") == FAMILIES
     assert _modules(ROOT / "ortisan" / "codegen" / "ait" / "ops") == FAMILIES

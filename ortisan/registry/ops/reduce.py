@@ -13,6 +13,8 @@ from ortisan.registry.dtypes import Array, DType
 from ortisan.registry.graph import DimValues, Op, TensorType
 from ortisan.registry.refusal import Refused
 
+__all__ = ["ArgReduce", "CumSum", "Reduce"]
+
 
 def _log_sum_exp(x: Array, **where: Any) -> Any:
     top = np.max(x, initial=-np.inf, **where)
