@@ -14,7 +14,7 @@ from ortisan.registry.dtypes import Array, DType
 from ortisan.registry.refusal import Refused
 
 _MAX_RANK = 16
-"""`max_rank` in templates/cpu/pieces.h."""
+"""`max_rank` in templates/cpu/base/pieces.h."""
 _MAX_ELEMENTS = 2**44
 
 

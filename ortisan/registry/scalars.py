@@ -1,6 +1,6 @@
 """The table of scalar functions: one row each, with its numpy meaning, C++ function, AITemplate name and ONNX ops.
 
-The C++ function of a row is `ortisan::fn::<cpp>` in templates/cpu/scalar.h. `params` are compile-time numbers that
+The C++ function of a row is `ortisan::fn::<cpp>` in templates/cpu/math/scalar.h. `params` are compile-time numbers that
 follow the operands. Adding an elementwise function is adding a row here and a function there.
 """
 

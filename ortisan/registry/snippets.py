@@ -44,8 +44,8 @@ def add_snippet(
     """Makes C++ text a scalar function; returns the op type of its nodes in the domain `ortisan.snippet`.
 
     `cpp` is an expression of the names in `operands` and `params`, or statements that return one. They are of type T:
-    float or double. Functions of templates/cpu/scalar.h can be called by their names. `reference` gets float64 arrays
-    and the params. The same definition gives the same op type, and takes the newest reference.
+    float or double. Functions of templates/cpu/math/scalar.h can be called by their names. `reference` gets float64
+    arrays and the params. The same definition gives the same op type, and takes the newest reference.
     """
     text = cpp.strip()
     if not text or "\0" in text:

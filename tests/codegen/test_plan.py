@@ -306,7 +306,7 @@ def test_strings_are_escaped(text: str) -> None:
 
 def test_generated_source_names_its_templates_and_nothing_else() -> None:
     source = render_sources(ortisan.compile(text_model(XY, "y = Tanh(x)"), name="t"))["graphs_0.cpp"]
-    assert "// From templates/cpu/elementwise.cpp.j2" in source
+    assert "// From templates/cpu/elementwise/elementwise.cpp.j2" in source
     assert "/home" not in source
     assert "/tmp" not in source
 

@@ -17,6 +17,8 @@ from ortisan.registry.dtypes import Array, DType
 from ortisan.registry.graph import DimValues, Op, TensorType
 from ortisan.registry.refusal import Refused
 
+__all__ = ["Bmm", "Gemm"]
+
 Layout = Literal["rcr", "rrr"]
 
 
