@@ -13,6 +13,7 @@ import ortisan
 from ortisan.pipeline import build as build_module
 from ortisan.pipeline import give_back
 from ortisan.pipeline.check import bench, verify
+from tests.tolerances import SAME
 
 pytestmark = pytest.mark.build
 
@@ -25,7 +26,9 @@ def test_only_what_is_clearly_slower(ours: float, reason: str | None) -> None:
 
 
 def test_everything_goes_back(model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build_module, "slower_reason", lambda ours, theirs: "slower than ONNX Runtime: 2.00 times its time")
+    monkeypatch.setattr(
+        build_module, "slower_reason", lambda ours, theirs: "slower than ONNX Runtime: 2.00 times its time"
+    )
     artifact = ortisan.build(model_file, tmp_path / "out")
     assert artifact.ops == ()
     assert artifact.library is None
@@ -65,7 +68,7 @@ def test_one_of_two_goes_back(
     assert reasons["Softmax"] == "excluded"
     assert reasons["Relu"].startswith("slower than")
     expected = ort.InferenceSession(model_file).run(None, x)[0]
-    np.testing.assert_allclose(ortisan.load(artifact.folder).run(None, x)[0], expected, atol=1e-6)
+    np.testing.assert_allclose(ortisan.load(artifact.folder).run(None, x)[0], expected, atol=SAME)
     assert verify(artifact.folder, per_node=True).departure is None
 
 

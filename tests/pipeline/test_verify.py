@@ -10,6 +10,7 @@ import pytest
 import ortisan
 from ortisan.pipeline.check import verify
 from tests.models.text import text_model
+from tests.tolerances import APPROXIMATE
 
 pytestmark = pytest.mark.build
 
@@ -27,7 +28,7 @@ def tampered(folder: Path) -> Path:
 def test_an_artifact_agrees(built: ortisan.Artifact) -> None:
     found = verify(built.folder).verification
     assert found.passed
-    assert found.max_abs < 1e-5
+    assert found.max_abs < APPROXIMATE
     assert len(found.cases) == 4
     assert "passed: 1 outputs, 4 cases" in repr(found)
 
