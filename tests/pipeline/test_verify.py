@@ -47,6 +47,16 @@ def test_no_node_departs_in_a_good_artifact(built: ortisan.Artifact) -> None:
     assert verify(built.folder, per_node=True).departure is None
 
 
+def test_an_artifact_without_patterns_is_compiled_again_without_them(tmp_path: Path) -> None:
+    """A Gelu written out is one op with patterns and five without: another graph, and another domain."""
+    body = "d = Div(x, root) e = Erf(d) p = Add(e, one) m = Mul(x, p) y = Mul(m, half)"
+    constants = {"root": np.float32(2**0.5), "one": np.float32(1), "half": np.float32(0.5)}
+    model = text_model("(float[n] x) => (float[n] y)", body, constants=constants)
+    artifact = ortisan.build(model, tmp_path / "out", keep="all", tune="off", patterns=False)
+    assert artifact.domain != ortisan.compile(model, name=artifact.name).domain
+    assert ortisan.verify(artifact, model=model, per_node=True).passed
+
+
 def test_given_inputs(built: ortisan.Artifact, x: dict[str, np.ndarray], tmp_path: Path) -> None:
     np.savez(tmp_path / "inputs.npz", **x)
     assert verify(built.folder, inputs=tmp_path / "inputs.npz").verification.cases == ("given inputs 1",)
