@@ -109,15 +109,14 @@ def _words(each: Field[Any]) -> list[str]:
 @pytest.mark.torch
 @pytest.mark.parametrize("each", ALL)
 def test_torch_takes_it_or_says_why_not(each: Field[Any]) -> None:
-    from ortisan.torch.options import _REFUSED
-    from ortisan.torch.options import make_options as make
+    from ortisan.torch.options import _REFUSED, front_options
 
     given = changed(each.name) | ({"keep": "all"} if each.name == "patterns" else {})
     if each.name in _REFUSED:
         with pytest.raises(ortisan.OptionError, match=f"'{each.name}' is no option of the PyTorch front"):
-            make(given)
+            front_options(given)
     else:
-        assert getattr(make(given).build, each.name) == OTHER[each.name]
+        assert getattr(front_options(given).build, each.name) == OTHER[each.name]
 
 
 def test_the_manifest_of_an_artifact_has_all_of_them(tmp_path: Path) -> None:

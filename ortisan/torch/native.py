@@ -1,4 +1,4 @@
-"""The C++ route of `register_op`: an artifact's kernels behind torch's dispatcher, without a session."""
+"""The C++ route of `register_op`: puts an artifact's kernels behind torch's dispatcher, without a session."""
 
 from __future__ import annotations
 
@@ -88,14 +88,14 @@ class NativeKernel:
         self._handle = handle
 
     def remove(self) -> None:
-        """Takes the kernel back, with its threads."""
+        """Unregisters the kernel and stops its threads."""
         if self._handle is not None:
             self._library.ortisan_unregister(self._handle)
             self._handle = None
 
 
 def whole_op(model: ir.Model, artifact: Artifact) -> ir.Node:
-    """The custom op that is the whole model; an `UnsupportedError` says what else the model has."""
+    """The custom op that is the whole model; raises `UnsupportedError` if the model has anything else."""
     nodes = list(model.graph)
     others = [node for node in nodes if node.domain != artifact.domain]
     if others:
@@ -115,7 +115,7 @@ def whole_op(model: ir.Model, artifact: Artifact) -> ir.Node:
 
 
 def _bytes_of(value: ir.Value | None) -> npt.NDArray[np.uint8]:
-    """A weight as it lies in its file, mapped, or as an aligned copy of what the model holds."""
+    """A weight mapped from its file, or an aligned copy if the model holds it."""
     tensor = value.const_value if value is not None else None
     if value is None or tensor is None:
         raise UnsupportedError("an input of the custom op stands after its weights")
@@ -145,7 +145,7 @@ def _build(artifact: Artifact) -> Path:
 
 
 def torch_kit() -> TorchKit:
-    """Headers and libraries of the PyTorch that runs."""
+    """Headers and libraries of the running PyTorch."""
     from torch.utils import cpp_extension
 
     version: Any = torch.version

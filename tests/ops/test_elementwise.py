@@ -26,7 +26,6 @@ LOOSE = {
     "Gelu": (APPROXIMATE, SAME),
     "Mish": (APPROXIMATE, SAME),
 }
-OPSETS = {"HardSwish": 14}
 
 CASES = [
     Case(f"{op}_{n}", op, {"x": values(n, low=low, high=high)}, opset=20, tolerance=LOOSE.get(op))

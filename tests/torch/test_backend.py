@@ -160,15 +160,15 @@ def test_wrong_options_are_refused(options: Any, mode: str | None, message: str)
 
 
 def test_modes_set_the_tuning() -> None:
-    from ortisan.torch.options import make_options
+    from ortisan.torch.options import front_options
 
-    assert [make_options({}, mode).tune for mode in ("default", "reduce-overhead", "max-autotune")] == [
+    assert [front_options({}, mode).build.tune for mode in ("default", "reduce-overhead", "max-autotune")] == [
         "off",
         "auto",
         "full",
     ]
-    assert make_options({"tune": "off"}, "max-autotune").tune == "off"
-    assert make_options({}, "max-autotune").keep == "faster"
+    assert front_options({"tune": "off"}, "max-autotune").build.tune == "off"
+    assert front_options({}, "max-autotune").build.keep == "faster"
 
 
 def trained(net: Any, step: Any, steps: int) -> tuple[list[float], list[Any]]:

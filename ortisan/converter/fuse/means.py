@@ -1,4 +1,4 @@
-"""Means over the last axes, as the formulas of normalizations have them."""
+"""Reads the means over the last axes in normalization formulas."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ortisan.converter.fuse.scalar import constant_ints
 
 
 def last_axes(means: list[ir.Value], x: ir.Value, opset: int) -> int:
-    """Over how many of the last axes of `x` each of these ReduceMeans goes."""
+    """How many of the last axes of `x` each of these ReduceMeans covers."""
     if x.shape is None:
         raise Mismatch(f"the rank of '{x.name}' is unknown")
     rank = x.shape.rank()

@@ -2,7 +2,7 @@
 
     y = x * cos + concat(-x[h:], x[:h]) * sin      x [B,H,S,2h], cos and sin [.., 2h]
 
-Where only the first elements of each head are turned, x is a slice, and what is left is put behind y again.
+If only the first elements of each head are rotated, x is a slice, and the rest is concatenated to y again.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def _hidden_sizes(node: ir.Node, weights: ir.Value) -> tuple[int, int, int]:
 def _project(
     x: ir.Value, weights: ir.Value, bias: ir.Value | None, sizes: tuple[int, int, int], ops: StandardOps
 ) -> list[ir.Value]:
-    """Three products, as a model that was never fused has them. The packed weights must be constants for that."""
+    """Writes three products, as in a model that was never fused; this needs constant packed weights."""
     packed = weights.const_value
     packed_bias = None if bias is None else bias.const_value
     if packed is None or (bias is not None and packed_bias is None):

@@ -61,7 +61,7 @@ def multi_head_attention(site: Site) -> Result:
 
 
 def _separate(site: Site) -> tuple[Value, Value, Value]:
-    """q, k, v as [B,H,S,D], from the forms that query, key and value come in, with the bias added."""
+    """q, k, v as [B,H,S,D] with the bias added, from any of the packed and unpacked forms."""
     b, heads = site.builder, site.attribute("num_heads", 0)
     query, key, value, bias = site.need(0), site.optional(1), site.optional(2), site.optional(3)
     if len(query.shape) == 5:
@@ -137,7 +137,7 @@ def _projected(site: Site) -> tuple[Value, Value, Value]:
 
 
 def _present(b: Builder, past: Value | None, k: Value, v: Value) -> Value:
-    """[2,B,H,T,D]: keys, then values. They are read from here, so the past is copied once."""
+    """Joins past and new into [2,B,H,T,D], keys then values. Attention reads from there, so the past is copied once."""
     new = b.add(Concatenate(0), *(b.reshape(part, (1, *part.shape)) for part in (k, v)))
     return new if past is None else b.add(Concatenate(3), past, new)
 
