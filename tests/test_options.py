@@ -113,7 +113,7 @@ def test_torch_takes_it_or_says_why_not(each: Field[Any]) -> None:
 
     given = changed(each.name) | ({"keep": "all"} if each.name == "patterns" else {})
     if each.name in _REFUSED:
-        with pytest.raises(ortisan.OptionError, match=f"'{each.name}' is no option of the PyTorch front"):
+        with pytest.raises(ortisan.OptionError, match=f"'{each.name}' is not an option of the PyTorch front end"):
             front_options(given)
     else:
         assert getattr(front_options(given).build, each.name) == OTHER[each.name]

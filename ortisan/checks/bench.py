@@ -56,7 +56,7 @@ class Bench:
 def check_rivals(against: str) -> None:
     for name in against.split(","):
         if name not in RIVALS:
-            raise OptionError(f"there is no '{name}' to time against; the choice is: {', '.join(RIVALS)}")
+            raise OptionError(f"can't time against '{name}'; choose from: {', '.join(RIVALS)}")
 
 
 def time_pair(
@@ -135,6 +135,5 @@ def _first_accepted(sessions: Sequence[Any], cases: Iterable[Case]) -> Case:
         else:
             return case
     raise OptionError(
-        f"the model runs on none of the sample inputs ({failure}); give inputs that it can run on (--inputs FILE.npz, "
-        "or inputs=)"
+        f"the model rejects all sample inputs ({failure}); pass inputs that it accepts (--inputs FILE.npz, or inputs=)"
     )

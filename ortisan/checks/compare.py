@@ -78,7 +78,7 @@ def _special_places(actual: Array, expected: Array) -> str:
     for what, test in (("NaN", np.isnan), ("+infinity", np.isposinf), ("-infinity", np.isneginf)):
         differing = int(np.count_nonzero(test(actual) != test(expected)))
         if differing:
-            return f"{what} is at other places in {differing} element{'s' if differing > 1 else ''}"
+            return f"{what} is misplaced in {differing} element{'s' if differing > 1 else ''}"
     return ""
 
 

@@ -128,7 +128,7 @@ class Sampler:
     def _draw(self, value: ir.Value, sizes: Mapping[str, int], padded: bool, rng: np.random.Generator) -> Array:
         if value.dtype is None or value.shape is None or not isinstance(value.type, ir.TensorType):
             raise UnsupportedError(
-                f"no sample can be made for input '{value.name}' of type {value.type}; give the inputs"
+                f"no sample can be generated for input '{value.name}' of type {value.type}; pass the inputs"
             )
         shape = tuple(_extent(dim, sizes) for dim in value.shape)
         if value.dtype == ir.DataType.STRING:

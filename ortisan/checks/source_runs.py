@@ -54,13 +54,13 @@ class SourceRuns:
     def expected(self) -> Expected:
         """The reference outputs: the model with optimizations off."""
         if self._expected is None:
-            raise ValueError("begin_runs has not been called, or nothing was to be verified")
+            raise ValueError("begin_runs was not called, or verification is off")
         return self._expected.result()
 
     def stock(self) -> Any:
         """A session with all optimizations."""
         if self._stock is None:
-            raise ValueError("nothing was to be timed")
+            raise ValueError("timing is off")
         return self._stock.result()
 
     def _begin(self, opened: Callable[[], Any]) -> Future[Any]:
@@ -72,8 +72,8 @@ class SourceRuns:
             except ArtifactError as error:
                 what = str(error).replace(f"'{self._path}'", self._label, 1)
                 raise ArtifactError(
-                    f"{what}; so there is nothing to compare with: verify=False and keep='all' "
-                    "(--no-verify --keep all) build without"
+                    f"{what}; so there is nothing to compare with; pass verify=False and keep='all' "
+                    "(--no-verify --keep all) to build anyway"
                 ) from error
 
         return self._pool.submit(begin)

@@ -48,7 +48,7 @@ class Site:
     def refuse_outputs(self, *indices: int) -> None:
         for index in indices:
             if index < len(self.used) and self.used[index]:
-                raise Refused(f"output {index} is used and is not supported")
+                raise Refused(f"output {index} is used, but not supported")
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def add_snippet(
     """
     text = cpp.strip()
     if not text or "\0" in text:
-        raise OptionError(f"the C++ snippet of '{title}' is empty or no text")
+        raise OptionError(f"the C++ snippet of '{title}' is empty or not text")
     if not operands:
         raise OptionError(f"the C++ snippet of '{title}' has no operand, so its shape is not known")
     for name in (*operands, *params):

@@ -45,7 +45,7 @@ def symbolic_axes(
     for pattern, axes in dynamic.items():
         fitting = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
         if not fitting:
-            raise OptionError(f"dynamic: no argument is called like '{pattern}'; the arguments are {', '.join(names)}")
+            raise OptionError(f"dynamic: no argument matches '{pattern}'; the arguments are {', '.join(names)}")
         for name in fitting:
             rank = tensors[names.index(name)].ndim
             wrong = [axis for axis in axes if not -rank <= axis < rank]

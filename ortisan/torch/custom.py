@@ -38,7 +38,7 @@ def map_op(
         _mapped[found] = translate_to_cpp(found, cpp, reference)
         return
     if reference is not None:
-        raise OptionError(f"reference= of '{op}' belongs to cpp=; an ONNX function is its own")
+        raise OptionError(f"reference= of '{op}' only applies to cpp=; an ONNX function is its own reference")
     if not callable(function):
         raise OptionError(f"the ONNX function of '{op}' must be a function, not {function!r}")
     signature = getattr(function, "op_signature", None)

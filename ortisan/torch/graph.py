@@ -114,7 +114,7 @@ def check_graph(module: fx.GraphModule) -> None:
     for node in _all_nodes(module):
         target = node.target
         if isinstance(target, torch._ops.OpOverload) and _is_random(target, node):
-            raise UnsupportedError(f"{target} draws random numbers, which would not be those of eager")
+            raise UnsupportedError(f"{target} draws random numbers, which would differ from eager's")
         values = node.meta.get("val")
         for value in values if isinstance(values, (tuple, list)) else [values]:
             if isinstance(value, torch.Tensor):

@@ -72,7 +72,7 @@ def intercept(
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
     ]
     if not chosen:
-        raise OptionError(f"no submodule of {type(module).__name__} is called like {', '.join(patterns)}")
+        raise OptionError(f"no submodule of {type(module).__name__} matches {', '.join(patterns)}")
     return Interception(module, chosen, fn if fn is not None else True)
 
 

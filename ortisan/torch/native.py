@@ -84,7 +84,7 @@ class NativeKernel:
         sentence = ctypes.create_string_buffer(_SENTENCE_BYTES)
         handle = self._library.ortisan_register(ctypes.byref(request), sentence, ctypes.c_size_t(_SENTENCE_BYTES))
         if handle is None:
-            raise ArtifactError(f"torch can't take over the kernel: {sentence.value.decode('utf-8', 'replace')}")
+            raise ArtifactError(f"torch can't register the kernel: {sentence.value.decode('utf-8', 'replace')}")
         self._handle = handle
 
     def remove(self) -> None:
@@ -104,7 +104,7 @@ def whole_op(model: ir.Model, artifact: Artifact) -> ir.Node:
             "can run it"
         )
     if len(nodes) != 1:
-        raise UnsupportedError(f"the model is {len(nodes)} custom ops, and the C++ route runs one")
+        raise UnsupportedError(f"the model has {len(nodes)} custom ops, but the C++ route supports only one")
     node = nodes[0]
     if set(node.outputs) != set(model.graph.outputs):
         raise UnsupportedError("the model's outputs are not those of its custom op")
@@ -118,7 +118,7 @@ def _bytes_of(value: ir.Value | None) -> npt.NDArray[np.uint8]:
     """A weight mapped from its file, or an aligned copy if the model holds it."""
     tensor = value.const_value if value is not None else None
     if value is None or tensor is None:
-        raise UnsupportedError("an input of the custom op stands after its weights")
+        raise UnsupportedError("an input of the custom op follows its weights")
     if isinstance(tensor, ir.ExternalTensor) and tensor.length and tensor.offset is not None:
         return np.memmap(Path(tensor.path), np.uint8, "r", tensor.offset, (tensor.length,))
     content = np.frombuffer(tensor.tobytes(), np.uint8)

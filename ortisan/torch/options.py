@@ -27,7 +27,7 @@ MODES: Mapping[str, tuple[Tune, Keep]] = {
 
 _REFUSED = {
     "cache": "a cache in place changes the shapes of the module's arguments; export the module and use ortisan.build",
-    "sources_only": "the front runs what it builds; export the module and use ortisan.build",
+    "sources_only": "the front end runs what it builds; export the module and use ortisan.build",
 }
 """Options of `ortisan.build` that make no sense here, and why."""
 
@@ -67,7 +67,9 @@ class FrontOptions:
         if not isinstance(self.strict, bool):
             raise OptionError(f"strict must be True or False, not {self.strict!r}")
         if self.build.keep == "faster" and not self.build.patterns:
-            raise OptionError("patterns=False needs keep='all': giving back is timed on what patterns make")
+            raise OptionError(
+                "patterns=False needs keep='all', because keep='faster' times subgraphs with patterns applied"
+            )
         for each in self.functions:
             if not isinstance(each, (str, type)):
                 raise OptionError(f"functions must be classes of modules, their names or paths, not {each!r}")
@@ -90,7 +92,7 @@ def front_options(given: Mapping[str, Any] | None, mode: str | None = None) -> F
         raise OptionError(f"there is no option '{unknown[0]}'; the options are {', '.join(sorted(own | building))}")
     for name, why in _REFUSED.items():
         if name in given:
-            raise OptionError(f"'{name}' is no option of the PyTorch front: {why}")
+            raise OptionError(f"'{name}' is not an option of the PyTorch front end: {why}")
     tune, keep = MODES[mode or "default"]
     chosen = {name: value for name, value in given.items() if name in building}
     build = Options(**{"tune": tune, "keep": keep, "verify": False, "name": NAME, **chosen})

@@ -52,7 +52,7 @@ def artifact_of(model: ir.Model, options: FrontOptions) -> tuple[Artifact, bool]
     except (OSError, ArtifactError) as error:
         if os.access(folder.parent, os.W_OK):
             raise
-        warnings.warn(f"'{folder.parent}' can't be written ({error}), so this build is not remembered", stacklevel=2)
+        warnings.warn(f"'{folder.parent}' can't be written ({error}), so this build is not cached", stacklevel=2)
         kept = Path(tempfile.mkdtemp(prefix="ortisan-torch-"))
         atexit.register(shutil.rmtree, kept, ignore_errors=True)
         return _build(model, kept / NAME, options), False

@@ -263,7 +263,7 @@ def test_half_precision_with_a_softmax_in_float() -> None:
     [
         (f"{SCORES} p = Softmax<axis = 2>(s) y = MatMul(p, v)", "", "over axis 2, not over the last"),
         (f"{SCORES} l = Mul(s, vector) {TAIL}".replace("vector", "m"), "float[T] m", "not a scaled product of q and k"),
-        (f"{SCORES} a = Abs(s) l = Add(a, m) {TAIL}", "float[T] m", "neither part of the sum"),
+        (f"{SCORES} a = Abs(s) l = Add(a, m) {TAIL}", "float[T] m", "neither operand of the sum"),
         (f"s = MatMul(q, k) l = Mul(s, c) {TAIL}", "", "is not a transposed key"),
         (
             f"{SCORES} l = Where(m, s, r) {TAIL}",
@@ -279,7 +279,7 @@ def test_half_precision_with_a_softmax_in_float() -> None:
         (f"{SCORES} t = Tanh(s) l = Abs(t) {TAIL}", "", "not a scaled product of q and k"),
         (f"{SCORES} l = Add(s, m) {TAIL}", "float[B,3,S,T] m", "does not fit"),
         (f"{SCORES} l = Add(s, m) {TAIL}", "float[1,B,2,S,T] m", "does not fit"),
-        (f"{SCORES} l = Add(s, m) {GUARDED.replace('zero', 'c')}", "float[T] m", "does not put zeros"),
+        (f"{SCORES} l = Add(s, m) {GUARDED.replace('zero', 'c')}", "float[T] m", "does not insert zeros"),
     ],
 )
 def test_near_misses(body: str, mask: str, reason: str) -> None:

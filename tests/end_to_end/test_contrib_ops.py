@@ -374,7 +374,7 @@ REFUSED = [
     (gqa("no_window", [6], 1, 5, more="local_window_size = 0"), "hides every key"),
     (mha("heads", QKV, QKV_FEEDS, "q, k, v", "num_heads = 3"), "does not divide into 3 heads"),
     (mha("mask_4d", QKV + ", int32[B,1,S,L] m", {}, "q, k, v, , m"), "4 dims"),
-    (mha("mask_unknown", QKV + ", int32[M] m", {}, "q, k, v, , m"), "one length for each of the batch"),
+    (mha("mask_unknown", QKV + ", int32[M] m", {}, "q, k, v, , m"), "one length per batch element"),
     (mha("one_past", SELF + ", float[B,2,P,4] pk", {}, "q, k, v, , , , pk"), "only one of past_key and past_value"),
     (mha("shared", f"{SELF}, {PAST}, int32[1] n", {}, "q, k, v, , , , pk, pv, n"), "shared with the present"),
     (att("shared", P, {}, "x, w, c, , past", "num_heads = 2, past_present_share_buffer = 1"), "shared with the present"),

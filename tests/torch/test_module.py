@@ -216,7 +216,7 @@ def test_wrong_arguments_are_one_sentence() -> None:
     with pytest.raises(OptionError, match="entries must be at least 1"):
         front.compile(Net(), entries=0)
     x = torch.ones(2, WIDTH)
-    with pytest.raises(OptionError, match="no argument is called like 'y'; the arguments are x"):
+    with pytest.raises(OptionError, match="no argument matches 'y'; the arguments are x"):
         front.compile(Net(), dynamic={"y": {0: "batch"}})(x)
     with pytest.raises(OptionError, match="'x' has 2 dims, so it has no dim 2"):
         front.compile(Net(), dynamic={"x": {2: "batch"}})(x)

@@ -73,7 +73,7 @@ class Attention(Formula):
     def read(self, values: Bindings, root: ir.Node) -> Fused:
         guarded = "zero" in values
         if guarded and constant_scalar(values["zero"]) != 0.0:
-            raise Mismatch("its guard against NaN does not put zeros")
+            raise Mismatch("its NaN guard does not insert zeros")
         self._check_axis(values["weights"])
         logits = read_logits(values["logits"])
         q, keys, v = _dims(logits.q, "q"), _dims(logits.keys, "k"), _dims(values["v"], "v")
@@ -86,7 +86,7 @@ class Attention(Formula):
         for mask in logits.masks:
             _check_mask(mask.value if isinstance(mask, Added) else mask.condition, [*q[:3], k[2]])
         if len(logits.masks) > 1 and any(isinstance(m, Chosen) and not is_swallowing(m.hidden) for m in logits.masks):
-            raise Mismatch("it has several masks, and a hidden logit becomes a number that others can be added to")
+            raise Mismatch("it has several masks, and one hides keys with a number too small to absorb the others")
         return _Attention((), {}, logits.nodes, logits, values["v"], guarded)
 
     def _check_axis(self, weights: ir.Value) -> None:

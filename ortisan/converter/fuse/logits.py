@@ -85,7 +85,7 @@ def _read_sum(node: ir.Node) -> Logits:
         except Mismatch:
             continue
         return replace(_with(inner, node), masks=(*inner.masks, _added(mask)))
-    raise Mismatch("neither part of the sum before its softmax is a product of q and k")
+    raise Mismatch("neither operand of the sum before its softmax is a product of q and k")
 
 
 class _NoProduct(Mismatch):

@@ -25,7 +25,7 @@ def _axes(mean: ir.Value, rank: int, opset: int) -> list[int]:
     """The axes of a ReduceMean, counted from the front. They are an input from opset 18 on."""
     node = mean.producer()
     if node is None or node.attributes.get_int("keepdims", 1) != 1:
-        raise Mismatch("a mean drops its dims")
+        raise Mismatch("a mean has keepdims=0")
     if opset >= 18:
         axes = constant_ints(node.inputs[1] if len(node.inputs) > 1 else None)
     else:

@@ -75,7 +75,7 @@ def _read(path: Path) -> onnx.ModelProto:
     if not data:
         raise ModelError(f"'{path}' is empty, expected an ONNX file")
     if data[4:8] == _ORT_FORMAT_TAG:
-        raise ModelError(f"'{path}' is in ORT format; give the ONNX file that it was made from")
+        raise ModelError(f"'{path}' is in ORT format; pass the ONNX file that it was converted from")
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(data)

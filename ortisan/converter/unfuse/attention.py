@@ -131,7 +131,7 @@ def _causal_mask(x: ir.Value, ops: StandardOps) -> ir.Value:
 def _visible_by_length(lengths: ir.Value, x: ir.Value, ops: StandardOps) -> ir.Value:
     """[B] key counts -> [B,1,1,T] booleans. Twice as many entries would be ends and starts, so B must fit."""
     if lengths.shape is None or x.shape is None or lengths.shape[0] != x.shape[0]:
-        raise Refusal(f"a mask_index of shape {lengths.shape} is not known to hold one length for each of the batch")
+        raise Refusal(f"a mask_index of shape {lengths.shape} is not known to hold one length per batch element")
     counts = ops.unsqueeze(ops.cast(lengths, ir.DataType.INT32), [1, 2, 3])
     return ops.op("Less", [_positions(x, ops), counts])
 

@@ -171,7 +171,7 @@ def seen_keys(b: Builder, mask: Value, batch: Dim, keys: Dim) -> Value:
     if rank == 1:
         return _seen_by_length(b, mask, batch, keys)
     if rank not in (2, 3):
-        raise Refused(f"a mask {mask.type} of {rank} dims is not supported; the kernel of ONNX Runtime has none either")
+        raise Refused(f"a mask {mask.type} of {rank} dims is not supported, nor is it by ONNX Runtime's kernel")
     seen = b.elementwise("GT", mask, b.number(0, mask.dtype))
     return b.reshape(seen, (mask.shape[0], 1, *(1 for _ in range(3 - rank)), *mask.shape[1:]))
 
@@ -181,7 +181,7 @@ def _seen_by_length(b: Builder, mask: Value, batch: Dim, keys: Dim) -> Value:
     forms = {settle(count): count for count in (batch, 2 * batch, 3 * batch + 2)}
     count = forms.get(mask.shape[0])
     if count is None:
-        raise Refused(f"a mask {mask.type} is not known to hold one length for each of the batch of {batch}")
+        raise Refused(f"a mask {mask.type} is not known to hold one length per batch element ({batch})")
     positions = key_positions(b, keys)
     ends = b.elementwise("LT", positions, per_batch(b, _piece(b, mask, 0, batch)))
     if count != 2 * batch:

@@ -45,13 +45,13 @@ def _merged_from(b: Builder, x: Value, heads: int) -> Value | None:
 def refuse_logits(site: Site) -> None:
     """Refuses the optional output of query-key products that all attention ops have."""
     if any(site.used[3:]):
-        raise Refused("its output of query times key is used, which is never held as a whole")
+        raise Refused("its query-key output is used, which the kernel never materializes")
 
 
 def head_size(x: Value, what: str) -> int:
     size = x.shape[-1]
     if not is_static(size):
-        raise Refused(f"the head size of {what} {x.type} is not known before it runs")
+        raise Refused(f"the head size of {what} {x.type} is only known at run time")
     return int(size)
 
 
