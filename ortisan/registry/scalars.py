@@ -39,7 +39,7 @@ class Scalar:
     to_bool: bool = False
     ait: str | None = None
     discontinuous: bool = False
-    """Whether the smallest difference of an operand can change the result by much."""
+    """Whether a tiny change of an operand can change the result a lot."""
     expensive: bool = False
     """Whether it takes dozens of instructions on a CPU."""
     fast_path: bool = False
@@ -105,9 +105,7 @@ def _shrink(x: Array, lambd: float, bias: float) -> Array:
     return np.where(x < -lambd, x + bias, np.where(x > lambd, x - bias, 0)).astype(x.dtype)
 
 
-def _row(*args: Any, **kwargs: Any) -> Scalar:
-    return Scalar(*args, **kwargs)
-
+_row = Scalar
 
 _TABLE = (
     # one operand

@@ -18,6 +18,7 @@ from ortisan.models import BertSize, bert
 from ortisan.pipeline.generate import render_sources
 from ortisan.registry.dtypes import DType
 from tests.models.text import random_feeds, run_ort, text_model
+from tests.tolerances import APPROXIMATE, SAME
 
 XY = "(float[B,4] x) => (float[B,4] y)"
 
@@ -113,7 +114,7 @@ def test_a_packed_projection_gives_the_right_numbers(form: str, tmp_path: Path) 
     feeds = random_feeds(model, B=2, S=5)
     ortisan.build(model, tmp_path / form, keep="all", verify=False)
     session = ortisan.load(tmp_path / form)
-    np.testing.assert_allclose(session.run(None, feeds)[0], run_ort(model, feeds)[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(session.run(None, feeds)[0], run_ort(model, feeds)[0], rtol=APPROXIMATE, atol=SAME)
 
 
 def test_a_mask_is_not_expanded_for_attention() -> None:

@@ -19,6 +19,7 @@ from ortisan.errors import OptionError, UnsupportedError
 from ortisan.registry.ops import DynamicSlice
 from tests.models import decoder
 from tests.models.text import run_ort, text_model
+from tests.tolerances import APPROXIMATE, SAME
 
 FORMS = {
     "gpt2_dynamo": lambda: decoder.dynamo("gpt2"),
@@ -66,9 +67,9 @@ def test_same_results_over_a_growing_sequence(form: str, batch: int, padding: st
         logits, *have = fixed.run(list(decoder.OUTPUTS), {**feeds, **buffer})
         past, buffer = (dict(zip(decoder.PAST, arrays, strict=True)) for arrays in (want, have))
         total = feeds["attention_mask"].shape[1]
-        np.testing.assert_allclose(logits, want_logits, atol=1e-6, rtol=0)
+        np.testing.assert_allclose(logits, want_logits, atol=SAME, rtol=0)
         for have_cache, want_cache in zip(have, want, strict=True):
-            np.testing.assert_allclose(have_cache[:, :, :total], want_cache, atol=1e-6, rtol=0)
+            np.testing.assert_allclose(have_cache[:, :, :total], want_cache, atol=SAME, rtol=0)
             assert np.isnan(have_cache[:, :, total:]).all()
     with pytest.raises(Exception, match="exceeds max_sequence_length"):
         fixed.run(None, {**decoder.steps(batch, (CAPACITY + 1,))[0], **buffer})
@@ -230,5 +231,5 @@ def test_fixed_dims_and_a_full_cache_in_numpy() -> None:
     past, x = rng.normal(size=(2, 2, 8, 4)).astype(np.float32), rng.normal(size=(2, 2, 3, 4)).astype(np.float32)
     total, present = compiled.run({"attention_mask": np.ones((2, 8), np.int64), "past": past, "x": x})
     want = np.concatenate([past[:, :, :5], x * x], axis=2)
-    np.testing.assert_allclose(present, want, rtol=1e-6)
-    np.testing.assert_allclose(total, want.sum(), rtol=1e-5)
+    np.testing.assert_allclose(present, want, rtol=SAME)
+    np.testing.assert_allclose(total, want.sum(), rtol=APPROXIMATE)

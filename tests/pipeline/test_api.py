@@ -14,6 +14,7 @@ from onnx.external_data_helper import convert_model_to_external_data
 import ortisan
 from tests.models.mlp import mlp
 from tests.models.text import random_feeds, run_ort, text_model
+from tests.tolerances import APPROXIMATE
 
 CHAIN = text_model(
     "(float[B,4] x, float[4] z) => (float[B,4] y)",
@@ -37,7 +38,7 @@ def test_the_three_steps(model: onnx.ModelProto, tmp_path: Path) -> None:
     converted = ortisan.convert_graph(model, compiled)
     feeds = random_feeds(model, B=5, batch=5)
     for have, want in zip(run_converted(converted, library.path, feeds), run_ort(model, feeds), strict=True):
-        np.testing.assert_allclose(have, want, atol=1e-5)
+        np.testing.assert_allclose(have, want, atol=APPROXIMATE)
     assert model.SerializeToString() == before
 
 
@@ -53,7 +54,7 @@ def test_convert_graph_brings_external_weights_along(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path.parent)
     feeds = random_feeds(model)
     have = run_converted(ortisan.convert_graph(tmp_path / "m.onnx", compiled), library.path, feeds)
-    np.testing.assert_allclose(have[0], run_ort(model, feeds)[0], atol=1e-5)
+    np.testing.assert_allclose(have[0], run_ort(model, feeds)[0], atol=APPROXIMATE)
 
 
 @pytest.mark.build
@@ -64,7 +65,7 @@ def test_weights_come_from_the_model_that_is_converted(tmp_path: Path) -> None:
     other = mlp(seed=1)
     feeds = random_feeds(other)
     have = run_converted(ortisan.convert_graph(other, compiled), library.path, feeds)
-    np.testing.assert_allclose(have[0], run_ort(other, feeds)[0], atol=1e-5)
+    np.testing.assert_allclose(have[0], run_ort(other, feeds)[0], atol=APPROXIMATE)
 
 
 def test_another_model_is_refused() -> None:
@@ -102,7 +103,7 @@ def test_the_reference_target_generates_nothing(tmp_path: Path) -> None:
 def test_the_reference_target_computes_the_model() -> None:
     feeds = random_feeds(mlp())
     have = ortisan.compile(mlp(), target="reference").run(feeds)
-    np.testing.assert_allclose(have[0], run_ort(mlp(), feeds)[0], atol=1e-5)
+    np.testing.assert_allclose(have[0], run_ort(mlp(), feeds)[0], atol=APPROXIMATE)
 
 
 @pytest.mark.build

@@ -10,6 +10,7 @@ import pytest
 import ortisan
 from ortisan.pipeline.check import verify
 from tests.models.text import text_model
+from tests.tolerances import APPROXIMATE
 
 pytestmark = pytest.mark.build
 
@@ -27,7 +28,7 @@ def tampered(folder: Path) -> Path:
 def test_an_artifact_agrees(built: ortisan.Artifact) -> None:
     found = verify(built.folder).verification
     assert found.passed
-    assert found.max_abs < 1e-5
+    assert found.max_abs < APPROXIMATE
     assert len(found.cases) == 4
     assert "passed: 1 outputs, 4 cases" in repr(found)
 
@@ -44,6 +45,16 @@ def test_changed_weights_are_found_and_placed(tampered: Path) -> None:
 
 def test_no_node_departs_in_a_good_artifact(built: ortisan.Artifact) -> None:
     assert verify(built.folder, per_node=True).departure is None
+
+
+def test_an_artifact_without_patterns_is_compiled_again_without_them(tmp_path: Path) -> None:
+    """A Gelu written out is one op with patterns and five without: another graph, and another domain."""
+    body = "d = Div(x, root) e = Erf(d) p = Add(e, one) m = Mul(x, p) y = Mul(m, half)"
+    constants = {"root": np.float32(2**0.5), "one": np.float32(1), "half": np.float32(0.5)}
+    model = text_model("(float[n] x) => (float[n] y)", body, constants=constants)
+    artifact = ortisan.build(model, tmp_path / "out", keep="all", tune="off", patterns=False)
+    assert artifact.domain != ortisan.compile(model, name=artifact.name).domain
+    assert ortisan.verify(artifact, model=model, per_node=True).passed
 
 
 def test_given_inputs(built: ortisan.Artifact, x: dict[str, np.ndarray], tmp_path: Path) -> None:

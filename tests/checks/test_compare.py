@@ -44,8 +44,8 @@ def test_relative_errors_know_the_scale() -> None:
     [
         (np.zeros(2, np.float32), np.zeros(2), "the type is float32, expected float64"),
         (np.zeros((1, 2)), np.zeros(2), r"the shape is \[1, 2\], expected \[2\]"),
-        (np.array([math.nan, 1.0]), np.array([1.0, math.nan]), "NaN is at other places in 2 elements"),
-        (np.array([math.inf]), np.array([-math.inf]), "infinity is at other places in 1 element"),
+        (np.array([math.nan, 1.0]), np.array([1.0, math.nan]), "NaN is misplaced in 2 elements"),
+        (np.array([math.inf]), np.array([-math.inf]), "infinity is misplaced in 1 element"),
         (np.array(["a"], object), np.array(["b"], object), "the elements differ"),
     ],
 )

@@ -128,5 +128,5 @@ def test_what_goes_wrong_in_the_background_is_raised_on_asking(tmp_path: Path) -
 def test_nothing_is_opened_that_nobody_needs(tmp_path: Path) -> None:
     with SourceRuns(tmp_path / "none.onnx", "the source model", verify=False, time=False) as source:
         for ask in (source.expected, source.stock):
-            with pytest.raises(ValueError, match="nothing was to be"):
+            with pytest.raises(ValueError, match="is off"):
                 ask()
