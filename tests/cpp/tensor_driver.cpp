@@ -1,11 +1,13 @@
-// The kernels of move.h, pad.h, reduce.h, scan.h, rows.h and gather.h as C functions. Types and ops are chosen by name.
+// The kernels of generate.h, move.h, trilu.h, pad.h, reduce.h, scan.h, rows.h and gather.h as C functions. Types and ops are chosen by name.
 #include "driver.h"
 #include "gather.h"
+#include "generate.h"
 #include "move.h"
 #include "pad.h"
 #include "reduce.h"
 #include "rows.h"
 #include "scan.h"
+#include "trilu.h"
 
 using namespace ortisan;
 using driver::same;
@@ -160,11 +162,6 @@ EXPORT const char* gather_nd_int64(int64_t batch, int64_t count, int64_t depth, 
   TestContext c;
   gather_nd(c, batch, count, depth, extent, inner, data, indices, out, "index out of range");
   return c.failure;
-}
-EXPORT void one_hot_int64(int64_t outer, int64_t depth, int64_t inner, const int64_t* indices, uint32_t on,
-                          uint32_t off, uint32_t* out) {
-  TestContext c;
-  one_hot(c, outer, depth, inner, indices, on, off, out);
 }
 EXPORT void trilu_32(int64_t batch, int64_t rows, int64_t columns, int64_t k, int upper, const uint32_t* in,
                      uint32_t* out) {

@@ -363,13 +363,6 @@ def test_gather_nd(depth: int, lib: ctypes.CDLL) -> None:
     np.testing.assert_array_equal(out, expected)
 
 
-def test_one_hot(lib: ctypes.CDLL) -> None:
-    indices, out = np.array([[0, 3, -1], [7, -9, 2]]), np.empty((2, 4, 3), np.uint32)
-    call(lib.one_hot_int64, 2, 4, 3, indices, ctypes.c_uint32(8), ctypes.c_uint32(1), out)
-    wrapped = np.where(indices < 0, indices + 4, indices)
-    np.testing.assert_array_equal(out, np.where(np.arange(4)[:, None] == wrapped[:, None, :], 8, 1))
-
-
 @pytest.mark.parametrize("k", [-(2**63), -9, -1, 0, 2, 8, 2**63 - 1])
 @pytest.mark.parametrize("shape", [(2, 5, 7), (1, 6, 3), (1, 1, 1)])
 def test_trilu(k: int, shape: tuple[int, int, int], lib: ctypes.CDLL) -> None:

@@ -12,7 +12,7 @@ from ortisan.registry.dims import product
 from ortisan.registry.ops import Arange, Full, Size
 
 _SIZE = Template("generate/size")
-_CALL = call_of("move.h")
+_CALL = call_of("generate.h")
 
 
 @dataclass(frozen=True)

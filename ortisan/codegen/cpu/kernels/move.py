@@ -17,7 +17,7 @@ from ortisan.registry.graph import Node, Value
 from ortisan.registry.ops import Concatenate, DynamicSlice, Expand, Pad, Permute, Reshape, Split, Trilu
 
 _PAD = call_of("pad.h")
-_TRILU = call_of("gather.h")
+_TRILU = call_of("trilu.h")
 
 
 def _reads_lines(node: Node, value: Value, layout: Layout) -> bool:

@@ -1,4 +1,4 @@
-// Reading elements by index, one-hot vectors and triangles.
+// Reading elements by index.
 //
 // Indices are int32 or int64; negative ones count from the end. An index out of range calls c.fail(message) with the caller's
 // message and nothing is read for it. E is an unsigned integer of the element's size.
@@ -81,38 +81,6 @@ void gather_nd(Context& c, int64_t batch, int64_t count, int64_t depth, const in
       }
       const E* from = data + at / count * part + offset * inner;
       __builtin_memcpy(out + at * inner, from, static_cast<uint64_t>(inner) * sizeof(E));
-    }
-  });
-}
-
-// out[o, d, i] = indices[o, i] == d ? on : off, for depth values of d. Indices out of range give no `on`: that is ONNX's rule.
-template <class E, class I>
-void one_hot(Context& c, int64_t outer, int64_t depth, int64_t inner, const I* indices, E on, E off, E* out) {
-  parallel_ranges(c, outer * depth, inner, [&](int64_t begin, int64_t end) {
-    for (int64_t at = begin; at < end; ++at) {
-      const int64_t d = at % depth;
-      const I* row = indices + at / depth * inner;
-      for (int64_t i = 0; i < inner; ++i) {
-        const int64_t index = static_cast<int64_t>(row[i]);
-        out[at * inner + i] = (index < 0 ? index + depth : index) == d ? on : off;
-      }
-    }
-  });
-}
-
-// The part of each matrix on and above (upper), or on and below, its k-th diagonal; zeros elsewhere.
-template <class E>
-void trilu(Context& c, int64_t batch, int64_t rows, int64_t columns, int64_t k, bool upper, const E* in, E* out) {
-  parallel_ranges(c, batch * rows, columns, [&](int64_t begin, int64_t end) {
-    for (int64_t at = begin; at < end; ++at) {
-      const int64_t row = at % rows;
-      // The first column on or above the diagonal k. Written so that no k overflows.
-      const int64_t beyond = max_of(-rows, min_of(columns, k));
-      const int64_t split = max_of(0, min_of(columns, row + beyond + (upper ? 0 : 1)));
-      const E* from = in + at * columns;
-      E* to = out + at * columns;
-      for (int64_t j = 0; j < split; ++j) to[j] = upper ? E(0) : from[j];
-      for (int64_t j = split; j < columns; ++j) to[j] = upper ? from[j] : E(0);
     }
   });
 }
