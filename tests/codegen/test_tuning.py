@@ -17,7 +17,9 @@ from ortisan.codegen.cpu.isa import ISAS, find_isa
 from ortisan.codegen.cpu.machine import Machine, cpu_model, this_machine
 from ortisan.codegen.cpu.tune import choose as tuning_module
 from ortisan.codegen.cpu.tune.blocking import DEFAULT, Blocking, Product, as_numbers, candidates
-from ortisan.codegen.cpu.tune.choose import Race, Tuning, by_cost_model, tune
+from ortisan.codegen.cpu.tune.choices import Tuning, by_cost_model
+from ortisan.codegen.cpu.tune.choose import tune
+from ortisan.codegen.cpu.tune.race import Race
 from ortisan.codegen.cpu.tune.timer import load_timer, render_timer
 from ortisan.codegen.tools.cmake import KERNEL_FLAGS
 from ortisan.errors import OptionError, ToolchainError

@@ -14,7 +14,8 @@ from ortisan.codegen.cpu.library import render_library
 from ortisan.codegen.cpu.missing import without_kernels
 from ortisan.codegen.cpu.plan import GraphPlan, plan_graph
 from ortisan.codegen.cpu.trace import CpuTracer
-from ortisan.codegen.cpu.tune.choose import Tuning, by_cost_model, tune
+from ortisan.codegen.cpu.tune.choices import Tuning, by_cost_model
+from ortisan.codegen.cpu.tune.choose import tune
 from ortisan.errors import OptionError
 from ortisan.registry.graph import Graph
 

@@ -18,7 +18,7 @@ from ortisan.codegen.cpu.memory import Copy, MemoryPlan, plan_memory
 from ortisan.codegen.cpu.packing import pack, packed_bytes
 from ortisan.codegen.cpu.scratch import largest_scratch, typical_scratch
 from ortisan.codegen.cpu.tune.blocking import BlockingTable, Product, table
-from ortisan.codegen.cpu.tune.choose import Tuning
+from ortisan.codegen.cpu.tune.choices import Tuning
 from ortisan.codegen.cpu.views import Views
 from ortisan.codegen.expressions import DimPrinter
 from ortisan.registry.dtypes import Array

@@ -14,7 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol
 
 from ortisan.codegen.cpu.isa import Isa
 from ortisan.codegen.cpu.machine import Machine, this_machine
@@ -22,28 +22,21 @@ from ortisan.codegen.cpu.tune import remember as tuning_cache
 from ortisan.codegen.cpu.tune.blocking import (
     VERSION,
     Blocking,
-    BlockingTable,
     Problem,
     Product,
     as_numbers,
     candidates,
     distinct,
-    model_blocking,
-    table,
 )
+from ortisan.codegen.cpu.tune.choices import Choice, Chooser, Tuning, by_model
+from ortisan.codegen.cpu.tune.race import Race
 from ortisan.codegen.cpu.tune.timer import load_timer, render_timer
 from ortisan.codegen.tools.build_cache import cache_key
-from ortisan.errors import OptionError, OrtisanError
+from ortisan.errors import OrtisanError
 from ortisan.registry.dtypes import DType
 
-Tune: TypeAlias = Literal["auto", "off", "full"]
-Source: TypeAlias = Literal["cost model", "measured", "from cache"]
-
-MODES = ("auto", "off", "full")
 TIMED = (DType.FLOAT32, DType.FLOAT64, DType.FLOAT16, DType.BFLOAT16)
 """Element types whose products are timed; the others are rare."""
-CLEARLY = 0.02
-"""What a candidate must gain over the cost model's blocking: less is noise on most machines."""
 _RACE_SECONDS = {"auto": 0.1, "full": 1.0}
 _ALL_SECONDS = {"auto": 20.0, "full": math.inf}
 _ANSWER = ("blocking", "seconds", "cost_model_seconds", "noise")
@@ -78,89 +71,13 @@ class Timer(Protocol):
     ) -> Sequence[float]: ...
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The blocking of one problem, and where it comes from.
-
-    Seconds are by threads; empty where nothing was timed. `noise` is how far two times of the same blocking were apart.
-    """
-
-    problem: Problem
-    blocking: Blocking
-    source: Source
-    seconds: Mapping[str, float]
-    model_seconds: Mapping[str, float]
-    noise: float | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        problem = self.problem
-        return {
-            "dtype": problem.dtype.value,
-            "depth": problem.depth,
-            "columns": list(problem.columns),
-            "rows": problem.rows,
-            "blocking": list(as_numbers(self.blocking)),
-            "from": self.source,
-            "seconds": dict(self.seconds),
-            "cost_model_seconds": dict(self.model_seconds),
-            "noise": self.noise,
-        }
-
-    @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> Choice:
-        problem = Problem(DType(row["dtype"]), row["depth"], tuple(row["columns"]), row["rows"])
-        return cls(
-            problem, Blocking(*row["blocking"]), row["from"], row["seconds"], row["cost_model_seconds"], row["noise"]
-        )
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """The blockings of a compilation. `machine` is what they were measured on, `note` why they were not."""
-
-    mode: Tune
-    machine: str | None
-    note: str | None
-    choices: tuple[Choice, ...]
-
-    def table(self, product: Product) -> BlockingTable:
-        chosen = {choice.problem: choice.blocking for choice in self.choices}
-        return table(product, lambda problem: chosen.get(problem) or model_blocking(problem))
-
-    def to_json(self, products: Sequence[Product]) -> dict[str, Any]:
-        """What the manifest says, about the products that are there."""
-        present = {problem for product in products for problem, _ in product.sizes()}
-        rows = [choice.to_json() for choice in self.choices if choice.problem in present]
-        return {"mode": self.mode, "machine": self.machine, "note": self.note, "products": rows}
-
-    @classmethod
-    def from_json(cls, section: Mapping[str, Any]) -> Tuning:
-        choices = tuple(Choice.from_json(row) for row in section["products"])
-        return cls(section["mode"], section["machine"], section["note"], choices)
-
-
-def _read(problem: Problem, answer: Mapping[str, Any], source: Source) -> Choice | None:
+def _read(problem: Problem, answer: Mapping[str, Any], source: Chooser) -> Choice | None:
     """A choice as the cache has it; None when it has something else."""
     try:
         blocking, seconds, model_seconds, noise = (answer[key] for key in _ANSWER)
         return Choice(problem, Blocking(*blocking), source, dict(seconds), dict(model_seconds), noise)
     except (KeyError, TypeError, ValueError):
         return None
-
-
-def check_mode(mode: str) -> None:
-    if mode not in MODES:
-        raise OptionError(f"tune must be 'auto', 'off' or 'full', not {mode!r}")
-
-
-def by_cost_model(products: Sequence[Product], mode: Tune = "off", note: str | None = None) -> Tuning:
-    """Touches neither the machine nor the cache."""
-    problems = dict.fromkeys(problem for product in products for problem, _ in product.sizes())
-    return Tuning(mode, None, note, tuple(_by_model(problem) for problem in problems))
-
-
-def _by_model(problem: Problem) -> Choice:
-    return Choice(problem, model_blocking(problem), "cost model", {}, {})
 
 
 def tune(
@@ -190,7 +107,7 @@ def tune(
         for problem, _ in product.sizes():
             if problem in chosen:
                 continue
-            remembered = job.look_up(problem) if problem.dtype in TIMED else _by_model(problem)
+            remembered = job.look_up(problem) if problem.dtype in TIMED else by_model(problem)
             if remembered is not None:
                 chosen[problem] = remembered
             else:
@@ -200,7 +117,7 @@ def tune(
         # The quick ones come first, for the time may not suffice for all; the next build goes on with the rest.
         order = sorted(pending, key=lambda problem: (problem.work, str(problem)))
         measured, note = job.measure(order, timer)
-        chosen |= {problem: measured.get(problem) or _by_model(problem) for problem in order}
+        chosen |= {problem: measured.get(problem) or by_model(problem) for problem in order}
     return Tuning(mode, f"{machine.cpu}; {isa.name}; {machine.threads} threads", note, tuple(chosen.values()))
 
 
@@ -304,40 +221,3 @@ def _size(problem: Problem) -> dict[str, Any]:
     """A problem as the timer takes it."""
     columns = list(problem.columns)
     return {"type": problem.dtype.value, "rows": problem.rows, "depth": problem.depth, "columns": columns}
-
-
-@dataclass(frozen=True)
-class Race:
-    """Seconds by threads: one for each blocking, and a second time for the first."""
-
-    blockings: tuple[Blocking, ...]
-    times: Mapping[int, Sequence[float]]
-
-    def winner(self) -> Blocking:
-        scores = [self.score(index) for index in range(len(self.blockings))]
-        # A gain with one thread is no good when it costs several threads theirs, and the other way round.
-        even = [index for index in range(len(scores)) if max(self.ratios(index)) <= 1 + CLEARLY]
-        best = min(even, key=scores.__getitem__, default=0)
-        return self.blockings[best] if scores[best] <= 1 - max(CLEARLY, self.noise()) else self.blockings[0]
-
-    def score(self, index: int) -> float:
-        """The geometric mean of a blocking's times relative to the first blocking's."""
-        ratios = self.ratios(index)
-        return math.prod(ratios) ** (1 / len(ratios))
-
-    def ratios(self, index: int) -> list[float]:
-        """A blocking's times relative to the first blocking's, for each number of threads."""
-        return [self._time(times, index) / self._time(times, 0) for times in self.times.values()]
-
-    def noise(self) -> float:
-        """How far the two times of the first blocking are apart."""
-        return max(abs(times[0] - times[-1]) / self._time(times, 0) for times in self.times.values())
-
-    def seconds(self, blocking: Blocking) -> dict[str, float]:
-        index = self.blockings.index(blocking)
-        return {str(threads): float(f"{self._time(times, index):.4g}") for threads, times in self.times.items()}
-
-    @staticmethod
-    def _time(times: Sequence[float], index: int) -> float:
-        """Never 0, which a coarse clock may give."""
-        return max(min(times[0], times[-1]) if index == 0 else times[index], 1e-12)
