@@ -10,8 +10,8 @@ from ortisan._version import __version__
 from ortisan.codegen.backend import Backend, Built, Names, Plan, Planner, PlanOptions, Request, Say, Sources, Tracer
 from ortisan.codegen.cpu.build import build_library
 from ortisan.codegen.cpu.isa import Isa, find_isa, why_not_run
+from ortisan.codegen.cpu.kernels import KERNELS
 from ortisan.codegen.cpu.library import render_library
-from ortisan.codegen.cpu.missing import without_kernels
 from ortisan.codegen.cpu.plan import GraphPlan, plan_graph
 from ortisan.codegen.cpu.trace import CpuTracer
 from ortisan.codegen.cpu.tune.choices import Tuning, by_cost_model
@@ -86,7 +86,14 @@ class CpuPlanner(Planner):
     request: Request
 
     def objections(self, graphs: Sequence[Graph]) -> Sequence[Mapping[str, str]]:
-        return without_kernels(graphs)
+        return [
+            {
+                node.origin: f"there is no CPU kernel for {node.op.stem} yet"
+                for node in graph.nodes
+                if type(node.op) not in KERNELS
+            }
+            for graph in graphs
+        ]
 
     def plan(
         self,

@@ -15,11 +15,9 @@ from ortisan.codegen.cpu.group import Group
 from ortisan.codegen.cpu.kernels import kernel_of, scalar_call
 from ortisan.codegen.cpu.views import Views
 from ortisan.registry.builder import is_constant
-from ortisan.registry.dims import Dim, evaluate, product, symbols_of
+from ortisan.registry.dims import Dim, evaluate, product, typical
 from ortisan.registry.graph import Graph, Value
 
-_TYPICAL_DIM = 64
-"""Stands for a symbol when two symbolic sizes are compared."""
 _SLOT_BOUNDARY = 64
 """Slots start on multiples of it; see `place` in templates/cpu/graph.cpp.j2."""
 
@@ -90,12 +88,8 @@ class _Slots:
         return place
 
     def _misfit(self, slot: int, size: Dim) -> float:
-        have, need = max(_typical(s) for s in self.sizes[slot]), _typical(size)
+        have, need = max(typical(s) for s in self.sizes[slot]), typical(size)
         return abs(have - need) / max(have, need, 1)
-
-
-def _typical(size: Dim) -> int:
-    return evaluate(size, dict.fromkeys(symbols_of(size), _TYPICAL_DIM))
 
 
 def plan_memory(
