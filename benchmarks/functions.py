@@ -22,6 +22,7 @@ from onnx import TensorProto, helper
 
 from benchmarks.machine import cpu_name, run_program
 from benchmarks.tables import put_between_marks
+from ortisan.codegen.cpu.folders import KERNEL_FOLDERS
 from ortisan.codegen.cpu.isa import find_isa
 from ortisan.codegen.render import TEMPLATES
 from ortisan.codegen.tools.cmake import KERNEL_FLAGS
@@ -94,7 +95,7 @@ class Speed:
 def build(folder: Path) -> ctypes.CDLL:
     """The C++ side, built for this machine."""
     library = folder / "functions.so"
-    flags = (*_FLAGS, *find_isa("native").flags, f"-I{TEMPLATES / 'cpu'}")
+    flags = (*_FLAGS, *find_isa("native").flags, *(f"-I{TEMPLATES / folder}" for folder in KERNEL_FOLDERS))
     run_program((*find_compiler().argv, *flags, str(_SOURCE), "-o", str(library)), folder / "functions.log")
     loaded = ctypes.CDLL(str(library))
     loaded.seconds_of.restype = ctypes.c_double

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.machine import Machine, cpu_name, run_program
+from ortisan.codegen.cpu.folders import KERNEL_FOLDERS
 from ortisan.codegen.cpu.isa import find_isa
 from ortisan.codegen.render import TEMPLATES
 from ortisan.codegen.tools.cmake import KERNEL_FLAGS
@@ -21,7 +22,7 @@ from ortisan.codegen.tools.toolchain import find_compiler
 _SOURCE = Path(__file__).with_name("products.cpp")
 _FLAGS = ("-O3", "-std=gnu++17", *KERNEL_FLAGS)
 _SECONDS = 1.5
-_INCLUDES = tuple(f"-I{TEMPLATES / folder}" for folder in ("cpu", "binding"))
+_INCLUDES = tuple(f"-I{TEMPLATES / folder}" for folder in (*KERNEL_FOLDERS, "binding"))
 
 
 @dataclass(frozen=True)

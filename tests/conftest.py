@@ -1,18 +1,23 @@
-"""What all tests share: a build cache of their own, and skips that say why."""
+"""What all tests share: a build cache of their own, one small artifact, and skips that say why."""
 
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 
+import ortisan
 from ortisan.codegen.ait.detect import find_aitemplate
 from ortisan.codegen.tools.cuda import find_cuda
 from ortisan.codegen.tools.toolchain import find_compiler, has_gpu
 from ortisan.errors import ToolchainError
 from ortisan.runtime.providers import why_not_provided
+from tests.models.layers import two_layers
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -65,3 +70,29 @@ def build_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ORTISAN_CACHE_DIR", str(folder))
         yield folder
+
+
+@pytest.fixture(scope="session")
+def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a model of two layers."""
+    path = tmp_path_factory.mktemp("model") / "layers.onnx"
+    onnx.save(two_layers(), path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def built(model_file: Path, tmp_path_factory: pytest.TempPathFactory) -> ortisan.Artifact:
+    """The artifact of the two layers, built once; tests that change one take `folder`."""
+    return ortisan.build(model_file, tmp_path_factory.mktemp("artifact") / "layers", keep="all")
+
+
+@pytest.fixture
+def folder(built: ortisan.Artifact, tmp_path: Path) -> Path:
+    """A copy of the artifact's folder."""
+    return Path(shutil.copytree(built.folder, tmp_path / "layers"))
+
+
+@pytest.fixture
+def x() -> dict[str, np.ndarray]:
+    """Inputs of the two layers."""
+    return {"x": np.random.default_rng(1).normal(size=(2, 3, 16)).astype(np.float32)}

@@ -14,6 +14,7 @@ from benchmarks.functions import BEGIN, END, FUNCTIONS, Speed, build, measure, t
 from benchmarks.tables import put_between_marks
 from ortisan.errors import OptionError
 from ortisan.registry.scalars import SCALARS
+from tests.tolerances import SAME
 
 MEANINGS = {row.cpp: row.reference for row in SCALARS.values()}
 MEANINGS |= {"expm1": np.expm1, "log1p": np.log1p}
@@ -41,7 +42,7 @@ def test_every_function_computes_what_its_name_says(name: str, library: ctypes.C
         x, z = (rng.uniform(function.low, function.high, length).astype(np.float32) for _ in range(2))
         operands = [array.astype(np.float64) for array in (x, z)[: function.arity]]
         expected = np.asarray(MEANINGS[name](*operands), np.float64) if length else np.empty(0)
-        np.testing.assert_allclose(run(library, name, x, z), expected, 1e-6, 1e-6, err_msg=f"{name} of {length}")
+        np.testing.assert_allclose(run(library, name, x, z), expected, SAME, SAME, err_msg=f"{name} of {length}")
 
 
 @pytest.mark.build

@@ -16,7 +16,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import ortisan
-from benchmarks import fresh, products, tables
+from benchmarks import fresh, products, tables, timing
 from benchmarks.__main__ import app
 from benchmarks.machine import Limits, Machine
 from benchmarks.measure import Plan, check_outputs, measure
@@ -24,7 +24,7 @@ from benchmarks.models import VitSize
 from benchmarks.peers import HUGE, ORT, OURS, PEERS, RIVALS, Subject, read_weights
 from benchmarks.plot import draw, speeds
 from benchmarks.results import Build, Load, Report, Result, Row, Timed, read_report
-from benchmarks.timing import Effort, take_turns, wait_for_quiet
+from benchmarks.timing import Effort, take_turns
 from benchmarks.workloads import WORKLOADS, Fusible, Workload, _bert, _decoder, _vit, as_proto, is_past
 from ortisan.converter.flops import node_flops
 from ortisan.converter.read.load import load_model
@@ -259,8 +259,33 @@ def test_all_take_turns_equally_often() -> None:
     assert set(calls) == {"a", "b", "c"}
 
 
-def test_quiet_comes_without_work() -> None:
-    wait_for_quiet()
+class Clock:
+    """Stands for the module `time`; of each `sleep` the process works the next of `shares`, and the last from then on."""
+
+    def __init__(self, *shares: float) -> None:
+        self.shares, self.now, self.used = list(shares), 0.0, 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def process_time(self) -> float:
+        return self.used
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.used += seconds * (self.shares.pop(0) if len(self.shares) > 1 else self.shares[0])
+
+
+@pytest.mark.parametrize(
+    "shares, milliseconds", [((0.0,), 2), ((2.0, 1.0, 0.5, 0.05), 8), ((1.0,), 500)], ids=["idle", "spins", "never"]
+)
+def test_quiet_comes_when_the_threads_are_idle(
+    shares: tuple[float, ...], milliseconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(*shares)
+    monkeypatch.setattr(timing, "time", clock)
+    timing.wait_for_quiet()
+    assert 1e3 * clock.now == pytest.approx(milliseconds, abs=2.1 if milliseconds == 500 else 1e-6)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from ortisan.codegen.ait.ops import AIT_OPS
+from ortisan.codegen.cpu.call import call_of
+from ortisan.codegen.cpu.folders import KERNEL_FOLDERS, LIBRARY_FOLDERS, TIMER_FOLDERS
 from ortisan.codegen.cpu.kernels import KERNELS
 from ortisan.codegen.render import TEMPLATES
 from ortisan.registry.document import family, op_classes, render_document
@@ -52,6 +54,13 @@ MADE_BY_BUILDER = {"Cast": "cast", "Elementwise": "elementwise", "Permute": "per
 """Ops that entries make by a method of the builder."""
 
 
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_a_family_offers_its_ops_and_nothing_else(family: str) -> None:
+    module = import_module(f"ortisan.registry.ops.{family}")
+    ops = {name for name, c in vars(module).items() if isinstance(c, type) and issubclass(c, Op) and c is not Op}
+    assert set(module.__all__) == {name for name in ops if vars(module)[name].__module__ == module.__name__}
+
+
 def test_families_have_one_name_everywhere() -> None:
     assert _modules(ROOT / "ortisan" / "registry" / "lower") == FAMILIES
     assert _modules(ROOT / "ortisan" / "codegen" / "ait" / "ops") == FAMILIES
@@ -86,6 +95,25 @@ def test_a_kernel_is_in_the_family_of_its_op(family: str) -> None:
     assert all(KERNELS[row.op] is row for row in rows)
 
 
+@pytest.mark.parametrize("family", sorted(FAMILIES - {"images"}))
+def test_the_templates_of_a_family_are_in_the_folder_of_its_name(family: str) -> None:
+    rows = import_module(f"ortisan.codegen.cpu.kernels.{family}").KERNELS
+    used = {template.path for row in rows for template in row.templates} - {call_of().path}
+    assert {path.rpartition("/")[0] for path in used} <= {f"cpu/{family}"}
+
+
+def test_every_folder_of_kernels_is_a_family_or_shared_by_all() -> None:
+    folders = {path.name for path in (TEMPLATES / "cpu").iterdir()}
+    assert folders == {"base", "math", "tune", "glue", *FAMILIES} - {"images"}
+    assert set(KERNEL_FOLDERS) == {f"cpu/{name}" for name in folders - {"tune", "glue"}}
+
+
+@pytest.mark.parametrize("folders", [LIBRARY_FOLDERS, TIMER_FOLDERS])
+def test_files_of_one_source_folder_have_different_names(folders: tuple[str, ...]) -> None:
+    names = [path.name for folder in folders for path in (TEMPLATES / folder).iterdir() if path.suffix != ".j2"]
+    assert len(set(names)) == len(names)
+
+
 def test_every_scalar_has_a_cpp_function() -> None:
     headers = "\n".join(path.read_text() for path in (TEMPLATES / "cpu").rglob("*.h"))
     defined = set(re.findall(r"^inline [\w<>:, ]+ (\w+)\(", headers, re.MULTILINE))
@@ -95,7 +123,7 @@ def test_every_scalar_has_a_cpp_function() -> None:
 def test_every_template_is_used_and_includes_headers_that_exist() -> None:
     files = {path.relative_to(TEMPLATES).as_posix() for path in (TEMPLATES / "cpu").rglob("*.cpp.j2")}
     used = {template for row in KERNELS.values() for template in row.templates}
-    assert files - {"cpu/graph.cpp.j2", "cpu/graphs.cpp.j2"} == {template.path for template in used}
+    assert files - {"cpu/base/graph.cpp.j2", "cpu/base/graphs.cpp.j2"} == {template.path for template in used}
     headers = {path.name for path in TEMPLATES.rglob("*.h")}
     assert {header for template in used for header in template.headers} <= headers
 

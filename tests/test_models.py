@@ -13,6 +13,7 @@ import pytest
 import ortisan
 from ortisan.models import Gpt2Size, LlamaSize, gpt2, llama
 from tests.models.text import Array, run_ort
+from tests.tolerances import BLOCK
 
 LAYERS, VOCABULARY = 2, 61
 GPT2 = Gpt2Size(layers=LAYERS, hidden=24, heads=3, vocabulary=VOCABULARY, positions=16)
@@ -67,7 +68,7 @@ def test_the_reference_computes_what_onnx_runtime_does(name: str, mask: Array, t
     have, want = ortisan.compile(MODELS[name], target="reference").run(feeds), run_ort(MODELS[name], feeds)
     assert want[0].shape == (*feeds["input_ids"].shape, VOCABULARY)
     for one, other in zip(have, want, strict=True):
-        np.testing.assert_allclose(one, other, atol=2e-5, rtol=0)
+        np.testing.assert_allclose(one, other, atol=BLOCK, rtol=0)
         assert 0.3 < other.std() < 3
 
 
@@ -84,10 +85,10 @@ def test_steps_give_what_the_whole_prompt_gives(name: str) -> None:
         step, *presents = run_ort(MODELS[name], feeds_of(name, mask[:, :done], tokens, past))
         past = dict(zip(names, presents, strict=True))
         found.append(step)
-    np.testing.assert_allclose(np.concatenate(found, axis=1)[0], logits[0], atol=2e-5, rtol=0)
-    np.testing.assert_allclose(np.concatenate(found, axis=1)[1, 2:], logits[1, 2:], atol=2e-5, rtol=0)
+    np.testing.assert_allclose(np.concatenate(found, axis=1)[0], logits[0], atol=BLOCK, rtol=0)
+    np.testing.assert_allclose(np.concatenate(found, axis=1)[1, 2:], logits[1, 2:], atol=BLOCK, rtol=0)
     for have, want in zip(presents, cache, strict=True):
-        np.testing.assert_allclose(have[0], want[0], atol=2e-5, rtol=0)
+        np.testing.assert_allclose(have[0], want[0], atol=BLOCK, rtol=0)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -100,7 +101,7 @@ def test_a_key_that_is_hidden_or_later_changes_nothing(name: str) -> None:
         if key.startswith("past"):
             changed[key][1, :, :3] += 1
     have = run_ort(MODELS[name], changed)[0]
-    np.testing.assert_allclose(have[:, :-1], want[:, :-1], atol=2e-5, rtol=0)
+    np.testing.assert_allclose(have[:, :-1], want[:, :-1], atol=BLOCK, rtol=0)
     assert np.abs(have[:, -1] - want[:, -1]).max() > 0.1
 
 

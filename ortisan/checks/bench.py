@@ -30,7 +30,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Bench:
-    """`ratio` is how many times as fast as ONNX Runtime the compiled model is, by medians."""
+    """Timings of a compiled model and of ONNX Runtime; `ratio` is the speedup over ONNX Runtime, by medians."""
 
     case: str
     threads: int | None
@@ -56,7 +56,7 @@ class Bench:
 def check_rivals(against: str) -> None:
     for name in against.split(","):
         if name not in RIVALS:
-            raise OptionError(f"there is no '{name}' to time against; the choice is: {', '.join(RIVALS)}")
+            raise OptionError(f"can't time against '{name}'; choose from: {', '.join(RIVALS)}")
 
 
 def time_pair(
@@ -69,10 +69,10 @@ def time_pair(
     limit: float | None = None,
     shared: Mapping[str, str] | None = None,
 ) -> Bench:
-    """Times two sessions on the first inputs that both can run; `runs` None means about two seconds' worth.
+    """Times two sessions on the first inputs that both accept, for about two seconds unless `runs` is given.
 
-    With `limit`, fewer runs do when all agree whether the compiled model takes more than `limit` times as long.
-    `shared` are inputs that both write in place, and their outputs.
+    With `limit`, timing stops early once every run agrees on whether the compiled model takes more than `limit` times
+    as long. `shared` maps inputs that both sessions update in place to their outputs.
     """
     sessions = (compiled, stock)
     case = _first_accepted(sessions, cases)
@@ -89,9 +89,10 @@ def interleave(
     limit: float | None = None,
     shared: Mapping[str, str] | None = None,
 ) -> list[list[float]]:
-    """Milliseconds of each run of each session. They run in turn, so that what slows the machine slows all of them.
+    """Returns the milliseconds of each run of each session. Runs alternate, so that background load hits all sessions
+    alike.
 
-    `runs`, `limit` and `shared` as in `time_pair`. Both sessions have run on these inputs before.
+    `runs`, `limit` and `shared` are those of `time_pair`. Both sessions must have run on these inputs before.
     """
     calls = [caller(session, values, shared or {}) for session, values in zip(sessions, feeds, strict=True)]
     times: list[list[float]] = [[] for _ in sessions]
@@ -108,7 +109,9 @@ def interleave(
 
 
 def _is_enough(times: Sequence[Sequence[float]], seconds: float, limit: float | None) -> bool:
-    """Whether the time is over, or the verdict is clear. To find a model slower takes more runs: that is acted on."""
+    """Whether time is up or the verdict is clear. Calling a model slower takes more runs, because that has
+    consequences.
+    """
     runs = len(times[0])
     if limit is not None and seconds > _CLEAR_AFTER_SECONDS:
         slower = sum(ours > limit * theirs for ours, theirs in zip(*times, strict=True))
@@ -132,6 +135,5 @@ def _first_accepted(sessions: Sequence[Any], cases: Iterable[Case]) -> Case:
         else:
             return case
     raise OptionError(
-        f"the model runs on none of the sample inputs ({failure}); give inputs that it can run on (--inputs FILE.npz, "
-        "or inputs=)"
+        f"the model rejects all sample inputs ({failure}); pass inputs that it accepts (--inputs FILE.npz, or inputs=)"
     )

@@ -16,7 +16,7 @@ _UNSIGNED_VIEWS: dict[int, Any] = {2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 @dataclass(frozen=True)
 class Difference:
-    """How far a tensor is from the expected one.
+    """The error of a tensor against the expected one.
 
     `max_rel` is relative to the larger of |expected| and the root mean square of the whole tensor, so that elements
     near zero don't count more than the tensor's scale; `max_ulp` and `cosine` are NaN where they have no meaning.
@@ -27,7 +27,7 @@ class Difference:
     max_ulp: float
     cosine: float
     problem: str = ""
-    """Why the tensors can't be compared element by element: shape, type, or the places of NaN and infinity."""
+    """Why the tensors can't be compared element by element: shape, type, or where NaN and infinity occur."""
 
     def within(self, dtype: DType | None, level: Level) -> bool:
         return not self.problem and tolerance(dtype, level).accepts(self.max_abs, self.max_rel)
@@ -68,7 +68,7 @@ def _incomparable(problem: str) -> Difference:
 
 
 def _wide(array: Array, dtype: DType) -> Array:
-    """In a type that holds every element and every difference: float64, or Python's numbers for 64-bit integers."""
+    """Widens to a type that holds every element and difference: float64, or longdouble for large 64-bit integers."""
     if dtype in (DType.INT64, DType.UINT64) and array.size and int(np.abs(array.astype(np.float64)).max()) > 2**52:
         return array.astype(np.longdouble)
     return array.astype(np.float64)
@@ -78,7 +78,7 @@ def _special_places(actual: Array, expected: Array) -> str:
     for what, test in (("NaN", np.isnan), ("+infinity", np.isposinf), ("-infinity", np.isneginf)):
         differing = int(np.count_nonzero(test(actual) != test(expected)))
         if differing:
-            return f"{what} is at other places in {differing} element{'s' if differing > 1 else ''}"
+            return f"{what} is misplaced in {differing} element{'s' if differing > 1 else ''}"
     return ""
 
 

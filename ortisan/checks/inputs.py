@@ -17,7 +17,7 @@ Inputs: TypeAlias = "str | Path | Mapping[str, Array] | Sequence[Mapping[str, Ar
 
 
 class Cases:
-    """`make_sampler` is called when samples are needed."""
+    """Cases to compare and to time on. `make_sampler` is called on first use, if the caller gave no inputs."""
 
     def __init__(self, inputs: Inputs, make_sampler: Callable[[], Sampler]) -> None:
         self._given = None if inputs is None else read_inputs(inputs)
@@ -28,7 +28,7 @@ class Cases:
         return self._make_sampler()
 
     def compared(self) -> Iterator[Iterable[Case]]:
-        """For each case the inputs to try in turn: the first that the model accepts stands for the case."""
+        """Yields, for each case, the inputs to try in order; the first that the model accepts represents the case."""
         if self._given is None:
             yield from self._sampler.cases()
             return
@@ -36,14 +36,14 @@ class Cases:
             yield [Case(f"given inputs {index + 1}", feeds, given=True)]
 
     def timed(self) -> Iterable[Case]:
-        """Inputs of a size worth timing, to try in turn."""
+        """Inputs of a size worth timing, in the order to try them."""
         if self._given is None:
             return self._sampler.timed()
         return [Case("given inputs", feeds) for feeds in self._given[:1]]
 
 
 def read_inputs(inputs: Inputs) -> list[Mapping[str, Array]]:
-    """One set of inputs from a file or a mapping, or several from a sequence."""
+    """Reads one set of inputs from a file or a mapping, or several from a sequence of these."""
     if inputs is None:
         return []
     if isinstance(inputs, Mapping):

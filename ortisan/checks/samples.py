@@ -21,7 +21,7 @@ from ortisan.registry.dtypes import Array
 _LEADING = (1, 2, 3, 1)
 """Sizes of a batch, case by case."""
 _OTHERS = ((1, 1, 1, 1), (7, 11, 5, 13), (17, 3, 29, 19), (67, 31, 37, 41))
-"""Sizes of the other dims, case by case; neighbours get different ones."""
+"""Sizes of the other dims, case by case; adjacent dims differ."""
 _TIMED_SIZE = 128
 
 _SHAPE_ONLY = frozenset(
@@ -40,12 +40,12 @@ _LARGEST_INDEX = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One set of inputs; `label` says what it stands for."""
+    """One set of inputs, with a label for reports."""
 
     label: str
     feeds: Mapping[str, Array]
     given: bool = False
-    """Whether the caller made them; then they have to run."""
+    """Whether the caller supplied them, in which case a failing run is an error."""
 
 
 class Sampler:
@@ -72,7 +72,7 @@ class Sampler:
         return any(_is_mask(value) for value in self.inputs)
 
     def cases(self) -> Iterator[Iterator[Case]]:
-        """For each case the inputs to try in turn: the first that the model accepts stands for the case."""
+        """Yields, for each case, the inputs to try in order; the first that the model accepts represents the case."""
         for number in range(len(_LEADING) if self.symbols else 1):
             sizes = self._sizes(number)
             padded = self.has_mask and number % 2 == 1
@@ -82,7 +82,7 @@ class Sampler:
             yield self._attempts(sizes, True, len(_LEADING))
 
     def timed(self) -> Iterator[Case]:
-        """Inputs of a size worth timing, then smaller ones. A decoder with a cache takes one step."""
+        """Yields inputs of a size worth timing, then smaller ones. A decoder with a cache gets a single step."""
         single = {*self._leading, *self._ascending[:1], *self._growth.new}
         sizes = {name: self._clamp(name, 1 if name in single else _TIMED_SIZE) for name in self.symbols}
         return self._attempts(sizes, False, 0)
@@ -106,7 +106,7 @@ class Sampler:
         return {name: self._clamp(name, sizes[name]) for name in self.symbols}
 
     def _ordered(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """The sizes of dims that the model wants in ascending order."""
+        """The sizes of dims that the model requires in ascending order."""
         names = [name for name in self._ascending if name in sizes]
         return dict(zip(names, sorted(sizes[name] for name in names), strict=True))
 
@@ -115,7 +115,7 @@ class Sampler:
         return min(max(size, low), high)
 
     def _shrunk(self, sizes: Mapping[str, int]) -> Iterator[dict[str, int]]:
-        """The sizes, then ever smaller ones, then all equal: dims that a model calls unknown may have to agree."""
+        """Yields the sizes, then halves down to the minimum, then equal sizes: unnamed dims may have to agree."""
         current = dict(sizes)
         yield current
         while any(size > self._clamp(name, 1) for name, size in current.items()):
@@ -128,7 +128,7 @@ class Sampler:
     def _draw(self, value: ir.Value, sizes: Mapping[str, int], padded: bool, rng: np.random.Generator) -> Array:
         if value.dtype is None or value.shape is None or not isinstance(value.type, ir.TensorType):
             raise UnsupportedError(
-                f"no sample can be made for input '{value.name}' of type {value.type}; give the inputs"
+                f"no sample can be generated for input '{value.name}' of type {value.type}; pass the inputs"
             )
         shape = tuple(_extent(dim, sizes) for dim in value.shape)
         if value.dtype == ir.DataType.STRING:
@@ -145,7 +145,7 @@ class Sampler:
 
 @dataclass(frozen=True)
 class _Growth:
-    """Symbols of a decoder whose caches grow: they and the mask's length belong together, whatever they are called."""
+    """The symbols of a decoder with growing caches: its past, new and total lengths are related."""
 
     past: frozenset[str] = frozenset()
     new: frozenset[str] = frozenset()
@@ -153,7 +153,7 @@ class _Growth:
 
     @classmethod
     def of(cls, graph: ir.Graph, inputs: Sequence[ir.Value], leading: frozenset[str]) -> _Growth:
-        """A cache is an input with something put behind it, which is an output."""
+        """Finds the caches: inputs that are concatenated with new values into an output."""
         past: set[str] = set()
         for output in graph.outputs:
             node = output.producer()
@@ -172,7 +172,9 @@ class _Growth:
         return cls(frozenset(past), new, total - past - new - leading)
 
     def applied(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """The sizes, with all pasts alike and the total their sum with what is new: one, when no dim says how much."""
+        """The sizes with one past length for all caches, and the total set to past + new (one new position if no dim
+        says).
+        """
         if not self.past or not self.past <= sizes.keys():
             return dict(sizes)
         past = sizes[min(self.past)]

@@ -1,4 +1,4 @@
-"""The source model in stock ONNX Runtime, as a build needs it: each session opened once, beside other work."""
+"""Runs the source model in stock ONNX Runtime for a build: each session is opened once, in the background."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ T = TypeVar("T")
 
 
 class SourceRuns:
-    """Opens the sessions and runs the reference on threads of its own; what goes wrong there is raised on asking.
+    """Opens sessions and runs the reference on background threads; their errors are raised when a result is requested.
 
-    Only ONNX Runtime and numpy work on those threads. `path` is the model's file, which nothing is opened from when
-    there is nothing to verify and to time; `label` is what messages call it. `providers` are those of the session that
-    is timed against; the reference runs on the CPU.
+    Only ONNX Runtime and numpy run on those threads. `path` is the model's file, which is not opened if there is
+    nothing to verify or time; `label` names it in messages. `providers` are those of the session to time against; the
+    reference runs on the CPU.
     """
 
     def __init__(
@@ -42,29 +42,29 @@ class SourceRuns:
         self._open.close()
 
     def settle(self) -> None:
-        """Waits until nothing is being opened, for what must have the machine for itself."""
+        """Waits until no session is being opened, so that what follows can be timed undisturbed."""
         wait([opened for opened in (self._reference, self._stock) if opened is not None])
 
     def begin_runs(self, cases: Iterable[Iterable[Case]]) -> None:
-        """Runs the reference on these inputs from now on."""
+        """Starts running the reference on these inputs."""
         reference = self._reference
         if reference is not None:
             self._expected = self._pool.submit(lambda: expect(reference.result(), cases))
 
     def expected(self) -> Expected:
-        """What the model gives with optimizations off."""
+        """The reference outputs: the model with optimizations off."""
         if self._expected is None:
-            raise ValueError("begin_runs has not been called, or nothing was to be verified")
+            raise ValueError("begin_runs was not called, or verification is off")
         return self._expected.result()
 
     def stock(self) -> Any:
         """A session with all optimizations."""
         if self._stock is None:
-            raise ValueError("nothing was to be timed")
+            raise ValueError("timing is off")
         return self._stock.result()
 
     def _begin(self, opened: Callable[[], Any]) -> Future[Any]:
-        """A session; an error says that it is the source model that ONNX Runtime refuses."""
+        """Opens a session in the background; its error names the source model and offers to build without comparing."""
 
         def begin() -> Any:
             try:
@@ -72,12 +72,12 @@ class SourceRuns:
             except ArtifactError as error:
                 what = str(error).replace(f"'{self._path}'", self._label, 1)
                 raise ArtifactError(
-                    f"{what}; so there is nothing to compare with: verify=False and keep='all' "
-                    "(--no-verify --keep all) build without"
+                    f"{what}; so there is nothing to compare with; pass verify=False and keep='all' "
+                    "(--no-verify --keep all) to build anyway"
                 ) from error
 
         return self._pool.submit(begin)
 
     def beside(self, work: Callable[[], T]) -> Future[T]:
-        """Does other work on one of the threads."""
+        """Runs other work on one of the background threads."""
         return self._pool.submit(work)

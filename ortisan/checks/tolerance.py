@@ -1,6 +1,6 @@
-"""How far results may be apart: three named levels per element type, and nothing in between.
+"""Tolerances: three named levels per element type, and nothing in between.
 
-A figure is fine when the absolute error or the error relative to the tensor's scale is within the level's bound.
+A result is accepted if its absolute error, or its error relative to the tensor's scale, is within the bound.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compares a compiled model with ONNX Runtime running the source model, its optimizations off."""
+"""Compares a compiled model with the source model in ONNX Runtime, optimizations off."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Verification:
         return tuple(dict.fromkeys(figure.case for figure in self.figures))
 
     def worst(self) -> dict[str, Figure]:
-        """For each output the figure with the largest error; a failed one first."""
+        """The figure with the largest error of each output; failed figures rank first."""
         found: dict[str, Figure] = {}
         for figure in self.figures:
             known = found.get(figure.output)
@@ -57,7 +57,7 @@ class Verification:
         return found
 
     def check(self) -> Verification:
-        """Itself, or a `VerifyError` with the worst output."""
+        """Returns itself, or raises a `VerifyError` that names the worst output."""
         if self.passed:
             return self
         failed = max((figure for figure in self.figures if not figure.passed), key=_badness)
@@ -85,14 +85,14 @@ def _badness(figure: Figure) -> tuple[bool, float]:
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """What stock ONNX Runtime gives, its optimizations off, on inputs that it accepts."""
+    """Outputs of stock ONNX Runtime, optimizations off, for the inputs that it accepted."""
 
     outputs: tuple[str, ...]
     cases: tuple[tuple[Case, Sequence[Array]], ...]
 
 
 def open_reference(path: Path) -> Any:
-    """A session with optimizations off. It runs a few times only, so that packing the weights first would not pay."""
+    """Opens a session with optimizations off. It runs only a few times, so prepacking its weights would not pay off."""
     options = quiet_options(optimizations="none")
     options.add_session_config_entry("session.disable_prepacking", "1")
     return open_session(path, options)
@@ -113,7 +113,7 @@ def verify_session(
 def compare_session(session: Any, expected: Expected, rounded: Mapping[str, DType] | None = None) -> Verification:
     """Runs the compiled model where the reference was run, and compares.
 
-    `rounded` are outputs that values of a coarser float type than theirs went into, and that type.
+    `rounded` maps outputs that depend on a value of a coarser float type to that type.
     """
     figures = [
         figure
@@ -142,7 +142,7 @@ def _figures(
 
 
 def _accepted(reference: Any, cases: Iterable[Iterable[Case]]) -> Iterator[tuple[Case, list[Array]]]:
-    """Of each list of attempts the first that stock ONNX Runtime can run, and what it gives; the same sizes once."""
+    """Yields the first attempt of each list that stock ONNX Runtime can run, with its outputs; equal sizes once."""
     failure = "no inputs to try"
     seen: set[str] = set()
     for attempts in cases:

@@ -57,7 +57,10 @@ def read_header(path: str) -> str:
 
 
 def plain_files(*folders: str) -> dict[str, str]:
-    """The files of these folders of templates/ that are used as they are, name -> content."""
+    """The files of these folders of templates/ that are used as they are, name -> content.
+
+    A source folder is flat: the names of all files that go into one must differ.
+    """
     paths = sorted(path for folder in folders for path in (TEMPLATES / folder).iterdir())
     plain = (path for path in paths if path.suffix in (".h", ".cpp", ".cu", ".map"))
-    return {path.name: read_header(f"{path.parent.name}/{path.name}") for path in plain}
+    return {path.name: path.read_text(encoding="utf-8") for path in plain}

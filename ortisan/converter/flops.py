@@ -1,4 +1,4 @@
-"""How much work an ONNX node is. Symbolic dims count as a typical size."""
+"""Estimates the work of ONNX nodes. Symbolic dims count as a typical size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 
 
 def node_flops(node: ir.Node) -> int:
-    """An estimate from the shapes; 0 when they are not known."""
+    """Estimates floating-point operations from the shapes; 0 if they are unknown."""
     result = _dims(node.outputs[0]) if node.outputs else None
     if result is None:
         return 0

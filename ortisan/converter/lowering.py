@@ -16,7 +16,7 @@ from ortisan.registry.dtypes import Array, DType
 from ortisan.registry.graph import Graph, TensorType, Value
 from ortisan.registry.refusal import Refused
 
-# ONNX Runtime writes some of its own ops into the default domain of models whose opset does not have them.
+# ONNX Runtime puts some of its own ops into the default domain of models whose opset lacks them.
 _NO_SCHEMA_VERSION = 1
 
 
@@ -54,7 +54,7 @@ class Environment:
         return adopt(dim._expr)  # the parsed form of dim.value; onnx-ir has no public name for it
 
     def get(self, value: ir.Value) -> Value:
-        """The lowered value; constants and values from outside enter on first use."""
+        """The lowered value; constants and outside values are added on first use."""
         found = self.values.get(value)
         if found is None:
             found = self.values[value] = self._enter(value)
@@ -185,7 +185,7 @@ class RefusedNode(Exception):
 
 
 def _bindable(types: Iterable[TensorType]) -> dict[Dim, Dim]:
-    """Fresh symbols for dims that can't be computed from dims that are plain symbols."""
+    """Makes fresh symbols for dims that can't be computed from plain symbols."""
     dims = [dim for type_ in types for dim in type_.shape if not is_static(dim)]
     plain = {dim.name for dim in dims if dim.is_Symbol}
     result: dict[Dim, Dim] = {}
@@ -196,7 +196,7 @@ def _bindable(types: Iterable[TensorType]) -> dict[Dim, Dim]:
 
 
 def _enter_known(builder: Builder, value: Value, bound: set[str], renamed: Mapping[Dim, Dim]) -> Value | Refused:
-    """A value from outside whose elements are dims: recomputed inside, where the dims are known."""
+    """Recomputes an outside value whose elements are dims inside the subgraph, where the dims are known."""
     if is_constant(value) and value.data is not None:
         return builder.constant(value.data, value.name)
     data: Array = np.empty(value.data.shape if value.data is not None else (), dtype=object)

@@ -20,7 +20,7 @@ from ortisan.registry.ops import Move
 from ortisan.registry.passes.rewrite import watch
 
 Objections: TypeAlias = "Callable[[Sequence[Graph]], Sequence[Mapping[str, str]]]"
-"""What a target can't compile of each op graph: origin (name of the ONNX node) -> reason."""
+"""Asks a target what it can't compile: for each op graph, origin (the ONNX node's name) -> reason."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +110,7 @@ def _all_refusals(reasons: Mapping[ir.Node, str]) -> str:
 
 
 def boundary(nodes: Sequence[ir.Node]) -> tuple[list[ir.Value], list[ir.Value]]:
-    """What a set of nodes reads from outside (constants aside), and what is read from it outside."""
+    """The outside values that a set of nodes reads (except constants), and the values that others read from it."""
     inside = set(nodes)
     inputs: dict[ir.Value, None] = {}
     outputs: dict[ir.Value, None] = {}
@@ -136,7 +136,7 @@ def _groups(graph: ir.Graph, reasons: Mapping[ir.Node, str]) -> list[list[ir.Nod
 
 
 def _edges(order: Sequence[ir.Node]) -> dict[ir.Node, list[ir.Node]]:
-    """For each node the nodes that read its outputs; a read inside a control-flow body counts for its owner."""
+    """Maps each node to the nodes that read its outputs; reads inside control flow count for the owning node."""
     owner = {inner: node for node in order for inner in _inner_nodes(node)}
     feeds: dict[ir.Node, list[ir.Node]] = {node: [] for node in order}
     for node in order:

@@ -24,9 +24,9 @@ def save_with_external_data(model: ir.Model, folder: Path, name: str) -> None:
 
 
 def own_external_tensors(model: ir.Model, largest: int | None = None) -> None:
-    """Copies tensors, all or those of at most `largest` bytes, out of the files they lie in.
+    """Reads tensors (all, or those of at most `largest` bytes) from their files into memory.
 
-    onnx-ir's own functions for this close the files, into which arrays may still point.
+    onnx-ir's own functions for this close the files while arrays may still point into them.
     """
     for graph in model.graphs():
         for value in graph.initializers.values():

@@ -17,7 +17,7 @@ from ortisan.registry.dtypes import Array
 
 _OWN_METADATA = "ortisan."
 _OLDEST_OPSET = 17
-"""Every ONNX Runtime that takes the custom ops knows it."""
+"""Known to every ONNX Runtime that supports the custom ops."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ def substitute(model: ir.Model, replacements: Sequence[Replacement]) -> ir.Model
     common.RemoveUnusedOpsetsPass()(result)
     common.TopologicalSortPass()(result)
     if all(node.domain != "" for node in graph.all_nodes()):
-        # No standard op is left, so no ONNX Runtime is too old for their opset.
+        # Without standard ops no ONNX Runtime is too old for their opset.
         result.opset_imports[""] = min(result.opset_imports.get("", _OLDEST_OPSET), _OLDEST_OPSET)
     for key in [key for key in result.metadata_props if key.startswith(_OWN_METADATA)]:
         del result.metadata_props[key]
@@ -91,7 +91,7 @@ def _replace(graph: ir.Graph, nodes: Mapping[str | None, ir.Node], replacement: 
 
 
 def _weight(graph: ir.Graph, name: str, tensor: ir.TensorProtocol) -> ir.Value:
-    """The initializer of this name and content; an equal one that is there already is used again."""
+    """Returns an initializer of this name and content, reusing an existing equal one."""
     base, suffix = name, 0
     while name in graph.initializers:
         existing = graph.initializers[name]

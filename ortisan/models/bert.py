@@ -118,7 +118,7 @@ def _dense(write: Writer, x: ir.Value, name: str, inner: int, outer: int) -> ir.
 
 
 def _heads(write: Writer, x: ir.Value, name: str, size: BertSize, *, transposed: bool) -> ir.Value:
-    """A projection of x, cut into heads: [B,H,S,D], or [B,H,D,S] when transposed."""
+    """A projection of x, split into heads: [B,H,S,D], or [B,H,D,S] if transposed."""
     flat = _dense(write, x, name, size.hidden, size.hidden)
     shape = [_size_of(write, flat, 0, name), _size_of(write, flat, 1, name)]
     shape += [write.constant(np.array([size.heads])), write.constant(np.array([size.hidden // size.heads]))]

@@ -43,7 +43,7 @@ class Decoder:
         self._bias = self._mask_bias(mask)
 
     def dims(self, *parts: ir.Value | int) -> ir.Value:
-        """A shape out of numbers and dims that are values."""
+        """Builds a shape from numbers and from dims that are values."""
         known = [part if isinstance(part, ir.Value) else self.write.constant(np.array([part])) for part in parts]
         return self.write("Concat", known, {"axis": 0})
 
@@ -57,7 +57,7 @@ class Decoder:
         )
 
     def remember(self, new: ir.Value, at: str) -> ir.Value:
-        """The next key or value of the cache: what was there, and the new positions behind it."""
+        """The next key or value of the cache: the past, followed by the new positions."""
         name = self._past[len(self._present)].name or ""
         present = self.write("Concat", [self._past[len(self._present)], new], {"axis": -2}, at=at)
         dims = ["total_sequence" if dim == "past_sequence" else dim for dim in self._cache]

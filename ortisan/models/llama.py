@@ -49,7 +49,7 @@ def llama(size: LlamaSize | None = None, *, seed: int = 0) -> ir.Model:
 
 
 def _rotary_tables(step: Decoder, size: LlamaSize) -> tuple[ir.Value, ir.Value]:
-    """Cosines and sines of position * frequency, the frequencies twice in a row: [B,1,S,D]."""
+    """Cosines and sines of position * frequency, with the frequencies repeated twice: [B,1,S,D]."""
     write, at = step.write, "model.rotary_emb"
     steps = np.arange(0, size.head_size, 2, dtype=np.float32) / np.float32(size.head_size)
     frequencies = write.constant((1 / np.float32(size.theta) ** steps).astype(np.float32))

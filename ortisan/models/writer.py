@@ -1,4 +1,4 @@
-"""Adds nodes to a graph under the names an exporter would give them, and draws the weights."""
+"""Adds nodes to a graph under the names that an exporter would give them, and draws random weights."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Writer:
     def model(
         self, name: str, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], *, opset: int, ir_version: int
     ) -> ir.Model:
-        """The model of all that was written."""
+        """Returns the finished model."""
         graph = ir.Graph(
             inputs,
             outputs,

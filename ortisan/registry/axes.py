@@ -8,7 +8,7 @@ from ortisan.registry.refusal import Refused
 
 
 def normalize_axis(axis: int, rank: int, upper: int | None = None) -> int:
-    """Counts from the front; `upper` is the largest axis allowed (rank - 1 unless told)."""
+    """Returns the axis counted from the front; `upper` is the largest allowed one (default: rank - 1)."""
     top = rank - 1 if upper is None else upper
     result = axis + rank if axis < 0 else axis
     if not 0 <= result <= max(top, 0):

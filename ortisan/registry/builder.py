@@ -49,15 +49,15 @@ class Builder:
         return self._producers.get(value)
 
     def requires_at_least(self, a: Dim, b: Dim) -> bool:
-        """Whether a node that is there already fails unless a >= b."""
+        """Whether an existing node already fails unless a >= b."""
         return any(guard.kind == "at_least" and guard.a == a and guard.b == b for guard in self.guards)
 
     def add(self, op: Op, *inputs: Value) -> Value:
         return self.add_many(op, *inputs)[0]
 
     def add_many(self, op: Op, *inputs: Value) -> tuple[Value, ...]:
-        """The outputs of the op; those of an equal node where there is one, so that layers share their masks."""
-        # Ops are compared by their text as well: 0.0 and -0.0 are equal and mean two things.
+        """Adds an op and returns its outputs; an equal existing node is reused, so that layers share their masks."""
+        # The repr is part of the key because 0.0 == -0.0, and ops tell them apart.
         key = (op, repr(op), inputs)
         if key not in self._made:
             self._made[key] = self._add(op, inputs)
@@ -103,7 +103,7 @@ class Builder:
         result = op.symbolic([_as_dims(d) for d in data if d is not None])
         return None if result is None or result.size > _SYMBOLIC_ELEMENTS else result
 
-    # What most lowering entries are made of.
+    # Shorthands for the ops that most lowering entries use.
 
     def elementwise(self, func: str, *inputs: Value, params: tuple[float, ...] = ()) -> Value:
         return self.add(Elementwise(func, params), *inputs)

@@ -18,7 +18,7 @@ Dim: TypeAlias = Any  # int | sympy.Expr; sympy ships no usable types
 Shape: TypeAlias = tuple[Dim, ...]
 
 TYPICAL_DIM = 64
-"""Stands for a symbol when symbolic sizes are compared or added up."""
+"""The size assumed for a symbol when symbolic sizes are compared or summed."""
 
 GuardKind = Literal["equal", "broadcastable", "divisible", "at_least"]
 
@@ -74,7 +74,7 @@ def settle(dim: Dim) -> Dim:
 
 
 def adopt(expression: Any) -> Dim:
-    """An expression made elsewhere, over our symbols (same names, our assumptions)."""
+    """Rewrites an expression made elsewhere over our symbols: same names, our assumptions."""
     if isinstance(expression, int):
         return expression
     return settle(expression.subs({s: symbol(s.name) for s in expression.free_symbols}))
@@ -95,7 +95,7 @@ def floor_div(a: Dim, b: Dim) -> Dim:
 
 
 def _exact_quotient(a: Dim, b: Dim) -> Dim | None:
-    """a / b when it is a whole number whatever the symbols are."""
+    """a / b if it is an integer for all values of the symbols."""
     numerator, denominator = sympy.fraction(sympy.together(sympy.cancel(sympy.sympify(a) / b)))
     return settle(numerator) if denominator == 1 else None
 
@@ -130,7 +130,7 @@ def typical(dim: Dim) -> int:
 
 
 def bounds_of(dim: Dim, bounds: Mapping[str, tuple[int, int]]) -> tuple[int, int | None]:
-    """The least and the most a dim is at the bounds of its symbols. One without bounds counts from 1, to any number."""
+    """The smallest and largest value of a dim at its symbols' bounds. A symbol without bounds ranges from 1 upwards."""
     names = symbols_of(dim)
     try:
         low = evaluate(dim, {name: max(1, bounds[name][0]) if name in bounds else 1 for name in names})
@@ -154,7 +154,7 @@ def _simpler(a: Dim, b: Dim) -> Dim:
 
 
 class Facts:
-    """Collects what shape inference had to assume about symbolic dims, on behalf of one node."""
+    """Collects the assumptions that shape inference makes about symbolic dims for one node."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -175,7 +175,7 @@ class Facts:
         return _simpler(a, b)
 
     def divisible(self, a: Dim, b: Dim, what: str) -> Dim:
-        """a / b, which must come out even."""
+        """a / b, which must be exact."""
         quotient = _exact_quotient(a, b)
         if quotient is not None:
             return quotient

@@ -12,8 +12,8 @@ from ortisan.registry.snippets import DOMAIN as SNIPPETS
 
 def op_classes() -> list[type[Op]]:
     """Every op of the vocabulary, by stem."""
-    classes = [getattr(ops, name) for name in ops.__all__]
-    return sorted((c for c in classes if hasattr(c, "stem")), key=lambda c: c.stem)
+    classes = [c for c in vars(ops).values() if isinstance(c, type) and issubclass(c, Op) and hasattr(c, "stem")]
+    return sorted(classes, key=lambda c: c.stem)
 
 
 def family(name: str) -> str:

@@ -11,11 +11,11 @@ from ortisan.registry.graph import Value
 from ortisan.registry.refusal import Refused
 
 NEWEST = 26
-"""The newest opset the entries were read against; an op redefined later is refused until someone reads it."""
+"""The newest opset that the entries were checked against; ops redefined later are refused until someone checks them."""
 
 CONTRIB_DOMAIN = "com.microsoft"
 PRIVATE_DOMAIN = "ortisan"
-"""What the converter's patterns write: ONNX's op of that name in its newest definition, or an op with its own entry."""
+"""The domain of fused ops: the newest ONNX definition of that op type, or an op with an entry of its own."""
 
 Result = Value | Sequence[Value]
 _T = TypeVar("_T")
@@ -48,7 +48,7 @@ class Site:
     def refuse_outputs(self, *indices: int) -> None:
         for index in indices:
             if index < len(self.used) and self.used[index]:
-                raise Refused(f"output {index} is used and is not supported")
+                raise Refused(f"output {index} is used, but not supported")
 
 
 @dataclass(frozen=True)

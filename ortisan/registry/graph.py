@@ -14,7 +14,7 @@ from ortisan.registry.dtypes import Array, DType
 from ortisan.registry.refusal import Refused
 
 _MAX_RANK = 16
-"""`max_rank` in templates/cpu/pieces.h."""
+"""`max_rank` in templates/cpu/base/pieces.h."""
 _MAX_ELEMENTS = 2**44
 
 
@@ -32,7 +32,7 @@ class TensorType:
         return product(self.shape)
 
     def check(self) -> None:
-        """Raises `Refused` for tensors that no machine holds and ranks that no kernel loops over."""
+        """Raises `Refused` for tensors too large for any memory, and for ranks that no kernel supports."""
         if self.rank > _MAX_RANK:
             raise Refused(f"a tensor of more than {_MAX_RANK} dims is not supported")
         if product(dim for dim in self.shape if is_static(dim)) > _MAX_ELEMENTS and 0 not in self.shape:
@@ -83,7 +83,7 @@ class Op:
     """One operation. Subclasses are frozen dataclasses whose fields are the attributes."""
 
     stem: ClassVar[str]
-    """The family: names the entry, the template, the test and the row in docs/ops.md."""
+    """Names the op's test and its row in docs/ops.md."""
     ait: ClassVar[str | None]
     """The AITemplate ops that this becomes on a GPU, or None where it stays in ONNX Runtime there."""
     view: ClassVar[bool] = False
@@ -94,11 +94,11 @@ class Op:
         return self.stem
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
-        """Output types, or `Refused`. What must hold at run time goes into `facts`."""
+        """Returns the output types or raises `Refused`; conditions to check at run time go into `facts`."""
         raise NotImplementedError
 
     def reference(self, inputs: Sequence[Array], dims: DimValues) -> tuple[Array, ...]:
-        """The obvious numpy computation, in float64 inside."""
+        """The straightforward numpy computation, in float64 internally."""
         raise NotImplementedError
 
     def symbolic(self, inputs: Sequence[Array]) -> Array | None:

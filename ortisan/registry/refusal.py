@@ -1,4 +1,4 @@
-"""The one way a registry entry says no."""
+"""The exception for ONNX nodes that can't be lowered."""
 
 from __future__ import annotations
 

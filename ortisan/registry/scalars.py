@@ -1,6 +1,6 @@
 """The table of scalar functions: one row each, with its numpy meaning, C++ function, AITemplate name and ONNX ops.
 
-The C++ function of a row is `ortisan::fn::<cpp>` in templates/cpu/scalar.h. `params` are compile-time numbers that
+The C++ function of a row is `ortisan::fn::<cpp>` in templates/cpu/math/scalar.h. `params` are compile-time numbers that
 follow the operands. Adding an elementwise function is adding a row here and a function there.
 """
 
@@ -39,7 +39,7 @@ class Scalar:
     to_bool: bool = False
     ait: str | None = None
     discontinuous: bool = False
-    """Whether the smallest difference of an operand can change the result by much."""
+    """Whether a tiny change of an operand can change the result a lot."""
     expensive: bool = False
     """Whether it takes dozens of instructions on a CPU."""
     fast_path: bool = False
@@ -105,9 +105,7 @@ def _shrink(x: Array, lambd: float, bias: float) -> Array:
     return np.where(x < -lambd, x + bias, np.where(x > lambd, x - bias, 0)).astype(x.dtype)
 
 
-def _row(*args: Any, **kwargs: Any) -> Scalar:
-    return Scalar(*args, **kwargs)
-
+_row = Scalar
 
 _TABLE = (
     # one operand

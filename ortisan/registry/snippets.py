@@ -1,8 +1,8 @@
 """Scalar functions that a caller brings along: C++ text over the operands of an elementwise op.
 
-A snippet is a row of the scalar table with its C++ in it, and a lowering entry in the domain `ortisan.snippet`. The
-text comes from the caller of this process, never from a model: a model only names a snippet, by a name that has the
-hash of all that defines it.
+A snippet is a row of the scalar table that carries its C++, and a lowering entry in the domain `ortisan.snippet`. The
+text always comes from the calling process, never from a model: a model only names a snippet, and the name contains the
+hash of its definition.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def add_snippet(
     """Makes C++ text a scalar function; returns the op type of its nodes in the domain `ortisan.snippet`.
 
     `cpp` is an expression of the names in `operands` and `params`, or statements that return one. They are of type T:
-    float or double. Functions of templates/cpu/scalar.h can be called by their names. `reference` gets float64 arrays
-    and the params. The same definition gives the same op type, and takes the newest reference.
+    float or double. Functions of templates/cpu/math/scalar.h can be called by their names. `reference` gets float64
+    arrays and the params. The same definition gives the same op type, and takes the newest reference.
     """
     text = cpp.strip()
     if not text or "\0" in text:
-        raise OptionError(f"the C++ snippet of '{title}' is empty or no text")
+        raise OptionError(f"the C++ snippet of '{title}' is empty or not text")
     if not operands:
         raise OptionError(f"the C++ snippet of '{title}' has no operand, so its shape is not known")
     for name in (*operands, *params):
@@ -66,7 +66,7 @@ def add_snippet(
         arity=len(operands),
         params=len(params),
         to_bool=to_bool,
-        discontinuous=True,  # it may
+        discontinuous=True,  # it may be
         arguments=(*operands, *params),
         body=text if re.search(r"\breturn\b", text) else f"return {text};",
     )

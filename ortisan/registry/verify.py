@@ -53,7 +53,7 @@ def _symbols_come_from_inputs(graph: Graph) -> Iterator[str]:
                 yield f"{value} uses the symbol {name}, which no input has as a dim"
 
 
-RULES: dict[str, Callable[[Graph], Iterator[str]]] = {
+LEGALITY: dict[str, Callable[[Graph], Iterator[str]]] = {
     "values are defined once, before their use": _defined_before_use,
     "output types are what inference says": _types_follow_inference,
     "constants hold data of their type": _constants_match_their_type,
@@ -64,6 +64,6 @@ RULES: dict[str, Callable[[Graph], Iterator[str]]] = {
 def verify_graph(graph: Graph, after: str = "") -> None:
     """Raises `IllegalGraph` with the first broken rule, and with the pass that broke it."""
     where = f"{graph.name} after {after}" if after else graph.name
-    for rule, check in RULES.items():
+    for rule, check in LEGALITY.items():
         for problem in check(graph):
             raise IllegalGraph(f"{where}: {problem} (rule: {rule})")

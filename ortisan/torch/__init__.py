@@ -1,6 +1,6 @@
-"""PyTorch in front: a torch.compile backend, a module wrapper, and what it takes to see what they do.
+"""The PyTorch front end: a torch.compile backend, a module wrapper, and tools to inspect what they do.
 
-`import ortisan` never imports torch; this package does, and says what to install when there is none.
+`import ortisan` never imports torch; this package does, and raises an error that says what to install if it is missing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names for the tensors among arguments, and which of their dims shall stay symbolic."""
+"""Names the tensors in a call's arguments and chooses which of their dims stay symbolic."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Dynamic: TypeAlias = "bool | Mapping[str, Mapping[int, str]]"
 
 
 def argument_names(module: nn.Module, args: Any, kwargs: Any) -> tuple[str, ...]:
-    """A name for each tensor: its argument's, and where in it it is."""
+    """Names each tensor by its argument and its place in it."""
     words: list[str] = []
     for parameter in inspect.signature(module.forward).parameters.values():
         if parameter.kind == parameter.VAR_POSITIONAL:
@@ -32,7 +32,7 @@ def argument_names(module: nn.Module, args: Any, kwargs: Any) -> tuple[str, ...]
 def symbolic_axes(
     names: Sequence[str], tensors: Sequence[torch.Tensor], dynamic: Dynamic, bounds: Mapping[str, Any]
 ) -> dict[str, dict[int, str]]:
-    """The dims of each tensor that shall stay symbolic; sizes of 0 and 1 are always fixed, because torch fixes them."""
+    """The dims of each tensor to keep symbolic; sizes 0 and 1 are always fixed, because torch fixes them."""
     if dynamic is False:
         return {}
     wide = {
@@ -45,7 +45,7 @@ def symbolic_axes(
     for pattern, axes in dynamic.items():
         fitting = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
         if not fitting:
-            raise OptionError(f"dynamic: no argument is called like '{pattern}'; the arguments are {', '.join(names)}")
+            raise OptionError(f"dynamic: no argument matches '{pattern}'; the arguments are {', '.join(names)}")
         for name in fitting:
             rank = tensors[names.index(name)].ndim
             wrong = [axis for axis in axes if not -rank <= axis < rank]
@@ -58,7 +58,7 @@ def symbolic_axes(
 
 
 def check_size(name: str, size: int, bound: int | tuple[int, int] | None) -> None:
-    """Refuses a size that is outside of what was declared."""
+    """Raises `OptionError` for a size outside of its declared range."""
     low, high = bound if isinstance(bound, tuple) else (bound, bound)
     if low is not None and high is not None and not low <= size <= high:
         declared = f"from {low} to {high}" if low != high else str(low)

@@ -1,4 +1,4 @@
-"""A module, called in a certain way, as an ONNX model of flat tensors: by torch.export or by another exporter."""
+"""Exports a module, for given arguments, as an ONNX model of flat tensors, with torch.export or another exporter."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ortisan.errors import UnsupportedError
 from ortisan.torch.axes import Dynamic, argument_names, symbolic_axes
 from ortisan.torch.export import as_ir, name_inputs, quiet_exporter, to_onnx
 from ortisan.torch.graph import check_graph
-from ortisan.torch.options import Options
+from ortisan.torch.options import FrontOptions
 from ortisan.torch.reasons import reason_of
 from ortisan.torch.tree import flatten, unflatten
 
@@ -30,14 +30,14 @@ _LEGACY_OPSET = 17
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What a caller's own exporter gets. It gives a model whose inputs have these names, in any order."""
+    """The argument of a caller's own exporter, which returns a model whose inputs have these names, in any order."""
 
     module: nn.Module
-    """Takes the tensors one by one and gives a tuple of tensors."""
+    """Takes the tensors as positional arguments and returns a tuple of tensors."""
     tensors: tuple[torch.Tensor, ...]
     names: tuple[str, ...]
     axes: Mapping[str, Mapping[int, str]]
-    """Dims that shall stay symbolic."""
+    """Dims to keep symbolic."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,19 +46,19 @@ class Captured:
     names: tuple[str, ...]
     """Of each tensor."""
     dims: tuple[tuple[int | str, ...], ...]
-    """Of each tensor: numbers, or symbols that are one size throughout a call."""
+    """Of each tensor: numbers, or symbols that have one value per call."""
     results: Any
     aliases: Mapping[int, int]
-    """Results that are arguments: position among the results -> among the tensors."""
+    """Results that are arguments: index of the result -> index of the tensor."""
     guards: tuple[Any, ...]
-    """What torch found out about the symbols: expressions that have to hold."""
+    """Conditions on the symbols that torch found and that must hold."""
     symbols: Mapping[str, Any]
-    """The dims that are symbols or made of them, as torch has them."""
+    """The symbolic dims, as torch expressions."""
     text: str
     known: set[tuple[tuple[str, int], ...]] = field(default_factory=set)
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
-        """Whether what was exported is true for these sizes."""
+        """Whether the exported model is valid for these sizes."""
         key = tuple(sizes.items())
         if key in self.known:
             return True
@@ -82,14 +82,14 @@ class Captured:
 
 
 class _Found:
-    """The results of the last run. torch.export puts back lists and dicts of a module, but not this."""
+    """Holds the results of the last run: torch.export restores a module's lists and dicts, but not this."""
 
     results: Any = None
     aliases: Mapping[int, int] | None = None
 
 
 class _Flat(nn.Module):
-    """A module as a function of flat tensors. What its results are is found when it runs."""
+    """A module as a function of flat tensors. The structure of its results is recorded when it runs."""
 
     def __init__(self, module: nn.Module, tree: Any, found: _Found) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class _Flat(nn.Module):
         return tuple(value for index, value in enumerate(flat) if index not in aliases)
 
 
-def capture(module: nn.Module, args: Any, kwargs: Any, dynamic: Dynamic, options: Options) -> Captured:
+def capture(module: nn.Module, args: Any, kwargs: Any, dynamic: Dynamic, options: FrontOptions) -> Captured:
     """Exports a module for these arguments. Raises an `OrtisanError`; the module is left as it was."""
     tensors, tree = flatten((args, kwargs))
     names = argument_names(module, args, kwargs)
@@ -137,7 +137,7 @@ def _by_torch_export(
     tensors: list[torch.Tensor],
     names: tuple[str, ...],
     axes: Mapping[str, Mapping[int, str]],
-    options: Options,
+    options: FrontOptions,
 ) -> Captured:
     kind = type(flat.inner).__name__
     # "" stands for a dim that torch may fix; a name has to stay symbolic.
@@ -180,7 +180,7 @@ def _check_program(program: ExportedProgram, module: nn.Module) -> None:
 
 
 def _symbols(values: Sequence[Any]) -> tuple[tuple[tuple[int | str, ...], ...], dict[str, Any], tuple[Any, ...]]:
-    """The dims of exported tensors, the symbols among them, and what is known of those."""
+    """The dims of exported tensors, their symbols, and the conditions on these."""
     dims, symbols, guards = [], {}, set()
     for value in values:
         row: list[int | str] = []
@@ -215,7 +215,7 @@ def _rename(model: ir.Model, renames: Mapping[str, str]) -> None:
             value.shape = ir.Shape([words.sub(new_name, dim) if isinstance(dim, str) else dim for dim in texts])
 
 
-def _by_the_older_one(request: Request, options: Options) -> ir.Model:
+def _by_the_older_one(request: Request, options: FrontOptions) -> ir.Model:
     file = io.BytesIO()
     with quiet_exporter():
         try:
@@ -235,7 +235,7 @@ def _by_the_older_one(request: Request, options: Options) -> ir.Model:
 
 @contextmanager
 def _unchanged(module: nn.Module) -> Iterator[None]:
-    """Puts back what a forward assigned to the module or its parts."""
+    """Restores attributes that a forward assigned to the module or its submodules."""
     tables = ("_parameters", "_buffers", "_modules")
     saved = [(part, dict(part.__dict__), [dict(getattr(part, table)) for table in tables]) for part in module.modules()]
     try:

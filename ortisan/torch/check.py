@@ -1,4 +1,4 @@
-"""Compares what was computed with eager, output by output."""
+"""Compares results with those of eager PyTorch, output by output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ortisan.torch.tree import leaves_with_names
 
 
 def compare_with_eager(what: str, results: Any, expected: Any) -> None:
-    """Raises `VerifyError` that names every output which departs from eager's, and how far."""
+    """Raises a `VerifyError` that lists every output that differs from eager, and by how much."""
     wrong = list(_departures(results, expected))
     if wrong:
         raise VerifyError(f"{what} departs from eager:\n  " + "\n  ".join(wrong))

@@ -1,4 +1,4 @@
-"""One graph of torch.compile: exported when it is made, built when it is called, built anew when its weights change."""
+"""One graph of torch.compile: exported on creation, built on its first call, rebuilt if its weights change."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from ortisan.torch.dump import Dump, dump_graph
 from ortisan.torch.export import to_onnx, transform, with_weights
 from ortisan.torch.graph import Program, read_graph
 from ortisan.torch.intercepting import describe_call, show
-from ortisan.torch.options import Options
+from ortisan.torch.options import FrontOptions
 from ortisan.torch.reasons import refuse
 from ortisan.torch.runner import Runner, open_runner
 from ortisan.torch.store import artifact_of
 
 _REBUILDS = 2
-"""A weight that changed so often is an input from then on, which is slower and needs no build."""
+"""A weight that changed this often becomes an input, which is slower but needs no rebuild."""
 
 
 def versions(tensors: Sequence[torch.Tensor]) -> list[tuple[int, int]]:
-    """What tells whether tensors changed: counted writes, and where they lie. Inference tensors count no writes."""
+    """A fingerprint of tensors: write counters and addresses. Inference tensors have no write counter."""
     return [(0 if t.is_inference() else t._version, t.data_ptr()) for t in tensors]
 
 
 @dataclass(frozen=True, eq=False)
 class _Built:
-    """A session: positions of the arguments that are its weights and its inputs, and what the weights were."""
+    """A session, which arguments are its weights and its inputs, and the fingerprint of the weights."""
 
     artifact: Artifact
     runner: Runner
@@ -44,10 +44,10 @@ class _Built:
 
 
 class CompiledGraph:
-    """Called with a list of arguments, which it empties, as AOTAutograd does. Gives what the FX graph gives."""
+    """A callable that takes a list of arguments and clears it, as AOTAutograd's do; returns the FX graph's results."""
 
     def __init__(
-        self, module: fx.GraphModule, options: Options, *, title: str, is_weight: Callable[[Any], bool]
+        self, module: fx.GraphModule, options: FrontOptions, *, title: str, is_weight: Callable[[Any], bool]
     ) -> None:
         self._boxed_call = True
         self.module, self.options, self.title = module, options, title
@@ -106,7 +106,7 @@ class CompiledGraph:
         return tuple(results)
 
     def _built_for(self, args: Sequence[Any]) -> _Built:
-        """A session for these weights; what changes often becomes an input."""
+        """Builds a session for these weights; weights that change often become inputs."""
         old = self._built
         if old is not None:
             now = versions([args[index] for index in old.weights])

@@ -1,4 +1,4 @@
-"""Torch ops that torch.onnx does not know: which ONNX function or which C++ each becomes."""
+"""Maps torch ops that torch.onnx does not know to ONNX functions or C++."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def map_op(
         _mapped[found] = translate_to_cpp(found, cpp, reference)
         return
     if reference is not None:
-        raise OptionError(f"reference= of '{op}' belongs to cpp=; an ONNX function is its own")
+        raise OptionError(f"reference= of '{op}' only applies to cpp=; an ONNX function is its own reference")
     if not callable(function):
         raise OptionError(f"the ONNX function of '{op}' must be a function, not {function!r}")
     signature = getattr(function, "op_signature", None)
@@ -48,12 +48,12 @@ def map_op(
 
 
 def unmap_op(op: str | Callable[..., Any]) -> None:
-    """Forgets what `map_op` was told."""
+    """Removes a mapping made by `map_op`."""
     _mapped.pop(find_op(op), None)
 
 
 def find_op(op: str | Callable[..., Any]) -> Any:
-    """The overload that is meant: the default one of a name or a packet."""
+    """Resolves an op; a name or a packet stands for its default overload."""
     if isinstance(op, str):
         space, _, name = op.replace("::", ".").partition(".")
         name, _, overload = name.partition(".")
@@ -69,5 +69,5 @@ def find_op(op: str | Callable[..., Any]) -> Any:
 
 
 def translations() -> dict[Callable[..., Any], Callable[..., Any]] | None:
-    """All that torch.onnx is told beyond what it knows."""
+    """The translation table for torch.onnx: all mapped ops and our own."""
     return {**TRANSLATIONS, **_mapped} or None

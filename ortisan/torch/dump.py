@@ -20,7 +20,7 @@ from ortisan.runtime.artifact import Artifact
 
 @dataclass(frozen=True, eq=False)
 class Dump:
-    """What there is to write of a graph: `text` is its FX form, `inputs` are those of the call it was built for."""
+    """What to dump of a graph: `text` is its FX form, `inputs` those of the call it was built for."""
 
     model: ir.Model
     artifact: Artifact

@@ -1,8 +1,8 @@
-"""`torch.compile(model, backend="ortisan")`: each graph that dynamo finds, compiled by itself.
+"""`torch.compile(model, backend="ortisan")`: compiles each graph that dynamo captures.
 
-AOTAutograd makes a graph functional: what is changed in place, returned twice or viewed is its business, and for
-training it gives a forward and a backward graph. Without gradients, parameters and buffers are weights of what is
-built; with them they are inputs, because they change at every step.
+AOTAutograd makes a graph functional: it handles mutation, aliased outputs and views, and splits training into a forward
+and a backward graph. Without gradients, parameters and buffers become weights; with gradients they are inputs, because
+they change at every step.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from torch.utils.weak import WeakIdKeyDictionary
 from ortisan.errors import OptionError, OrtisanError
 from ortisan.torch.compiled import CompiledGraph
 from ortisan.torch.graph import check_tensor
-from ortisan.torch.options import Options, make_options
+from ortisan.torch.options import FrontOptions, front_options
 from ortisan.torch.reasons import refuse
 
 _count = itertools.count()
 _aten = torch.ops.aten
-# torch.onnx has words for these, but not for all of their outputs: what backward graphs read of them would be wrong.
+# torch.onnx translates these, but not all of their outputs, so backward graphs would read wrong values.
 _TAKEN_APART = [
     _aten.nll_loss_forward,
     _aten.nll_loss2d_forward,
@@ -45,8 +45,8 @@ def ortisan(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
-    """The backend, as torch.compile calls it. What can't be compiled runs eager, with one warning that says why."""
-    chosen = make_options(options, mode)
+    """The backend as torch.compile calls it. Graphs that can't be compiled run eager, with a warning that says why."""
+    chosen = front_options(options, mode)
     if chosen.exporter != "dynamo":
         raise OptionError("under torch.compile the exporter is dynamo; ortisan.torch.compile takes others")
     return compile_graph(module, example_inputs, chosen)
@@ -55,7 +55,7 @@ def ortisan(
 def compile_graph(
     module: fx.GraphModule,
     example_inputs: Sequence[Any],
-    options: Options,
+    options: FrontOptions,
     on_graph: Callable[[CompiledGraph], None] | None = None,
 ) -> Callable[..., Any]:
     title = f"graph {next(_count)}"
@@ -80,7 +80,7 @@ def compile_graph(
         refuse(title, error, strict=options.strict)
         return module.forward
     try:
-        # Attention's own kernel has a backward that ONNX has no word for; its plain form has.
+        # The backward of the attention kernel can't be expressed in ONNX; that of its plain form can.
         with sdpa_kernel(SDPBackend.MATH) if train else contextlib.nullcontext():
             return aot_autograd(
                 fw_compiler=compiler(" (forward)", frozen=False),
@@ -96,7 +96,7 @@ def compile_graph(
 
 
 def _static_tensors(module: fx.GraphModule, example_inputs: Sequence[Any]) -> WeakIdKeyDictionary:
-    """Buffers and other tensors that belong to modules; parameters are known by their type."""
+    """Buffers and other tensors owned by modules; parameters are recognized by their type."""
     found = WeakIdKeyDictionary()
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     for node, value in zip(placeholders, example_inputs, strict=True):

@@ -1,4 +1,4 @@
-"""One session of a wrapped module: what it takes, and how a module's call becomes a run of it."""
+"""One session of a wrapped module, and how a call of the module becomes a run of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ortisan.torch.axes import Dynamic, check_size
 from ortisan.torch.capture import Captured, capture
 from ortisan.torch.dump import Dump, dump_graph
 from ortisan.torch.export import transform
-from ortisan.torch.options import Options
+from ortisan.torch.options import FrontOptions
 from ortisan.torch.runner import Runner, open_runner
 from ortisan.torch.store import artifact_of
 from ortisan.torch.tree import flatten, same_structure, unflatten
@@ -27,7 +27,7 @@ def kind_of(tensors: Sequence[torch.Tensor]) -> list[tuple[Any, ...]]:
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """What a call looks like: the structure of its arguments, and of each tensor its shape, type and device."""
+    """The signature of a call: the structure of its arguments, and each tensor's shape, type and device."""
 
     tree: Any
     tensors: list[tuple[Any, ...]]
@@ -47,7 +47,7 @@ class Entry:
     from_disk: bool
 
     def serves(self, kind: Kind) -> bool:
-        """Raises `OptionError` when a size is outside of what was declared."""
+        """Raises `OptionError` if a size is outside of its declared range."""
         if kind.tensors == self.kind.tensors:
             return same_structure(kind.tree, self.kind.tree)
         sizes = self._sizes(kind)
@@ -58,7 +58,7 @@ class Entry:
         return self.captured.holds(sizes)
 
     def _sizes(self, kind: Kind) -> dict[str, int] | None:
-        """The symbols' sizes in a call of other shapes, or None when it does not fit."""
+        """The symbols' values for a call with other shapes, or None if this session does not fit it."""
         if len(kind.tensors) != len(self.kind.tensors):
             return None
         sizes: dict[str, int] = {}
@@ -77,8 +77,8 @@ class Entry:
         return unflatten(self.captured.results, self.captured.with_aliases(computed, tensors))
 
 
-def build_entry(module: nn.Module, args: Any, kwargs: Any, dynamic: Dynamic, options: Options) -> Entry:
-    """Exports the module as it is called, and builds it."""
+def build_entry(module: nn.Module, args: Any, kwargs: Any, dynamic: Dynamic, options: FrontOptions) -> Entry:
+    """Exports the module for this call, and builds it."""
     tensors, tree = flatten((args, kwargs))
     captured = capture(module, args, kwargs, dynamic, options)
     present = _present_dims(captured, dynamic, options)
@@ -94,7 +94,7 @@ def build_entry(module: nn.Module, args: Any, kwargs: Any, dynamic: Dynamic, opt
     return Entry(Kind(tree, kind_of(tensors)), captured, options.dims, taken, runner, artifact, from_disk)
 
 
-def _present_dims(captured: Captured, dynamic: Dynamic, options: Options) -> dict[str, int | tuple[int, int]]:
+def _present_dims(captured: Captured, dynamic: Dynamic, options: FrontOptions) -> dict[str, int | tuple[int, int]]:
     """The declared dims that are symbolic here: sizes of 0 and 1 are exported as numbers."""
     present = {dim for dims in captured.dims for dim in dims if isinstance(dim, str)}
     named = {word for axes in dynamic.values() for word in axes.values()} if isinstance(dynamic, Mapping) else set()

@@ -1,4 +1,4 @@
-"""What torch.compile would make of a module: its graphs, its breaks, and what of each graph is compiled."""
+"""Explains what torch.compile makes of a module: its graphs, its graph breaks, and how much of each is compiled."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ortisan.pipeline.manifest import group_left_out
 from ortisan.pipeline.source import Source
 from ortisan.torch.compiled import CompiledGraph
 from ortisan.torch.dynamo import compile_graph
-from ortisan.torch.options import make_options
+from ortisan.torch.options import front_options
 from ortisan.torch.reasons import WentEager
 
 
 @dataclass(frozen=True, eq=False)
 class GraphReport:
-    """One graph. `left_out` are op types with a reason and how many nodes it keeps in ONNX Runtime."""
+    """One graph. `left_out` lists op types that stay in ONNX Runtime, with the reason and the number of nodes."""
 
     title: str
     nodes: int
@@ -41,7 +41,7 @@ class GraphReport:
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """The graphs in the order they ran, and the reason of every graph break."""
+    """The graphs in the order in which they ran, and the reason for each graph break."""
 
     graphs: tuple[GraphReport, ...]
     breaks: tuple[str, ...]
@@ -55,11 +55,11 @@ class Explanation:
 def explain(
     module: nn.Module, *args: Any, options: Mapping[str, Any] | None = None, dynamic: bool | None = None, **kwargs: Any
 ) -> Explanation:
-    """Runs the module once in eager, with what torch.compile finds in it planned and not built.
+    """Runs the module once in eager, and plans, but does not build, the graphs that torch.compile captures.
 
     dynamo's caches are emptied before and after, as `torch._dynamo.explain` does.
     """
-    chosen = make_options({**(options or {}), "strict": False})
+    chosen = front_options({**(options or {}), "strict": False})
     made: list[tuple[CompiledGraph, str | None]] = []
 
     def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""From an `ExportedProgram` to an ONNX model, and what callers may change about it."""
+"""Turns an `ExportedProgram` into an ONNX model and applies the caller's transforms."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from onnx_ir import tensor_adapters
 from ortisan.errors import ModelError, OptionError, UnsupportedError
 from ortisan.torch.custom import translations
 from ortisan.torch.functions import check_found, keep_functions
-from ortisan.torch.options import Options
+from ortisan.torch.options import FrontOptions
 from ortisan.torch.reasons import reason_of
 
 
 def to_onnx(
-    program: torch.export.ExportedProgram, options: Options, *, is_whole: bool = False
+    program: torch.export.ExportedProgram, options: FrontOptions, *, is_whole: bool = False
 ) -> tuple[ir.Model, torch.export.ExportedProgram]:
-    """The program as an ONNX model, and in the functional form that this was made from.
+    """Returns the program as an ONNX model, and the functional program it was made from.
 
     Weights are torch's own memory until they are read. `is_whole` says that the program is all of the module, so that
     every submodule that shall be a function has to be there.
@@ -50,8 +50,8 @@ def to_onnx(
     return written.model, functional
 
 
-def transform(model: ir.Model, options: Options) -> ir.Model:
-    """The model after the caller's transforms. One that gives nothing has changed the model in place."""
+def transform(model: ir.Model, options: FrontOptions) -> ir.Model:
+    """Applies the caller's transforms. A transform that returns None has changed the model in place."""
     for change in options.transforms:
         changed = change(model)
         model = model if changed is None else as_ir(changed, "a transform")
@@ -81,7 +81,7 @@ def with_weights(model: ir.Model, weights: dict[int, torch.Tensor]) -> ir.Model:
 
 
 def name_inputs(model: ir.Model, names: Sequence[str]) -> None:
-    """Gives inputs the names of the arguments; what they are called inside makes way."""
+    """Renames inputs to the arguments' names; internal values that clash are renamed."""
     inputs = list(model.graph.inputs)
     if len(inputs) != len(names):
         raise ModelError(f"the exported model has {len(inputs)} inputs, expected {len(names)}: {', '.join(names)}")
@@ -92,7 +92,7 @@ def name_inputs(model: ir.Model, names: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def quiet_exporter() -> Iterator[None]:
-    """torch.onnx reports what it could not register and prints reports of failures; the error says what matters."""
+    """Silences torch.onnx's logs and failure reports; the error carries what matters."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Submodules of an exported model as ONNX functions: the nodes that each call made, and what they become."""
+"""Turns submodules of an exported model into ONNX functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 from ortisan.errors import OptionError, UnsupportedError
 
 _SCOPES = "pkg.torch.onnx.name_scopes"
-"""What torch.onnx writes on a node: the modules around it, and the name of the FX node that it comes from."""
+"""Metadata that torch.onnx sets on a node: the enclosing modules, and the name of its FX node."""
 
 # The module that the wrapper exports, and what dynamo calls the one that is compiled.
 _ROOT = re.compile(r"^(inner|L\['\w*'\])(\.|$)")
@@ -30,7 +30,7 @@ class Frame:
     kind: str
     """The module's class: "torch.nn.modules.linear.Linear"."""
     full: str
-    """The path as weights are named."""
+    """The module's path, as in the names of weights."""
 
     def is_meant(self, wanted: str | type) -> bool:
         """By a class, by the name of one, or by a pattern of paths."""
@@ -109,7 +109,7 @@ def _fx_name(node: ir.Node) -> str:
 
 
 def _give_constants_to_users(graph: ir.Graph, stacks: dict[ir.Node, Stack]) -> None:
-    """The exporter writes a number once. Each node that reads it gets its own, so that functions share nothing."""
+    """Duplicates shared Constant nodes: each reader gets its own, so that functions share nothing."""
     for node in [node for node in graph if node.op_type == "Constant" and node.domain == ""]:
         (value,) = node.outputs
         if value.is_graph_output():
@@ -135,7 +135,7 @@ def _give_constants_to_users(graph: ir.Graph, stacks: dict[ir.Node, Stack]) -> N
 
 
 def _replace(model: ir.Model, call: _Call, bodies: dict[tuple[str, bytes], ir.Function]) -> ir.Node | None:
-    """Moves the nodes of a call into a function; gives the node that calls it. None when nothing reads the results."""
+    """Moves the nodes of a call into a function and returns the calling node, or None if nothing reads its results."""
     graph, nodes = model.graph, call.nodes
     _check_convex(graph, call)
     inside = list(_with_inner(nodes))
@@ -177,7 +177,7 @@ def _replace(model: ir.Model, call: _Call, bodies: dict[tuple[str, bytes], ir.Fu
 
 
 def _check_convex(graph: ir.Graph, call: _Call) -> None:
-    """A call is one node, so nothing outside may be computed from its results and read by it."""
+    """Refuses a call that reads, through other modules, what depends on its own results: it becomes a single node."""
     among, between = set(call.nodes), set[ir.Value]()
     started: set[ir.Value] = set()
     for node in graph:
@@ -196,7 +196,7 @@ def _check_convex(graph: ir.Graph, call: _Call) -> None:
 def _function(
     model: ir.Model, frame: Frame, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], nodes: Sequence[ir.Node]
 ) -> ir.Function:
-    """The body, with names that tell calls of equal modules nothing apart."""
+    """The body with canonical names, so that calls of equal modules have equal bodies."""
     for number, node in enumerate(_with_inner(nodes)):
         node.name = f"{node.op_type}_{number}"
         node.metadata_props.clear()
@@ -212,7 +212,7 @@ def _function(
 
 
 def _share(function: ir.Function, bodies: dict[tuple[str, bytes], ir.Function]) -> ir.Function:
-    """The function of the same class with the same body, or this one; another body of the class is an overload."""
+    """An existing function of this class with the same body, or this one; different bodies become overloads."""
     text = ir.to_proto(function).SerializeToString(deterministic=True)
     kind = f"{function.domain}.{function.name}"
     if (kind, text) not in bodies:
@@ -223,7 +223,7 @@ def _share(function: ir.Function, bodies: dict[tuple[str, bytes], ir.Function]) 
 
 
 def _names(inputs: Iterable[ir.Value], frame: Frame) -> list[str]:
-    """Weights of the module by their names in it, the rest by number."""
+    """Names weights after their name in the module, and other inputs by number."""
     prefix = f"{frame.full}."
     names: list[str] = []
     for value in inputs:

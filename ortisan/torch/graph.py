@@ -1,4 +1,4 @@
-"""A functional FX graph, as AOTAutograd makes it, read as a program of tensors: what goes in, what comes out.
+"""Reads a functional FX graph, as AOTAutograd makes it, as a program of tensors.
 
 Only what has to be computed is exported. Outputs that are inputs, numbers or nothing are put in place by `Outputs`,
 and sizes are read off the tensors that have them, so that they stay symbolic.
@@ -38,14 +38,14 @@ class Output:
     index: int = 0
     value: Any = None
     strides: tuple[int, ...] | None = None
-    """Those of a tensor that is not contiguous, when they are known."""
+    """Strides of a tensor that is not contiguous, if they are known."""
     order: tuple[int, ...] | None = None
     """Otherwise its axes, from the widest stride to the narrowest."""
     repeated: tuple[int, ...] = ()
-    """Axes along which all elements are one: their stride is 0."""
+    """Expanded axes, whose stride is 0."""
 
     def place(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The tensor with the strides that the graph gives it; views of it rely on them."""
+        """Restores the strides that the graph gives the tensor; views of it rely on them."""
         if self.strides is None and self.order is None:
             return tensor
         size = tensor.shape
@@ -60,7 +60,7 @@ class Output:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """What is exported of a graph: it takes the arguments at these positions, in order, and then the constants."""
+    """The exported part of a graph. It takes the arguments at these positions, in order, then the constants."""
 
     exported: ExportedProgram
     arguments: tuple[int, ...]
@@ -91,7 +91,7 @@ def read_graph(module: fx.GraphModule) -> Program:
 
 
 def _lift_constants(module: fx.GraphModule, graph: fx.Graph, inputs: Sequence[fx.Node]) -> dict[fx.Node, torch.Tensor]:
-    """Tensors that the graph holds become inputs, behind the others."""
+    """Turns tensors held by the graph into inputs after the others."""
     lifted: dict[fx.Node, torch.Tensor] = {}
     modes = (getattr(node.meta["val"], "fake_mode", None) for node in graph.nodes if "val" in node.meta)
     mode = next((mode for mode in modes if mode is not None), None)
@@ -110,11 +110,11 @@ def _lift_constants(module: fx.GraphModule, graph: fx.Graph, inputs: Sequence[fx
 
 
 def check_graph(module: fx.GraphModule) -> None:
-    """Refuses random numbers, complex and sparse tensors, and tensors that are not in this machine's memory."""
+    """Raises `UnsupportedError` for random ops, complex, sparse and quantized tensors, and other devices."""
     for node in _all_nodes(module):
         target = node.target
         if isinstance(target, torch._ops.OpOverload) and _is_random(target, node):
-            raise UnsupportedError(f"{target} draws random numbers, which would not be those of eager")
+            raise UnsupportedError(f"{target} draws random numbers, which would differ from eager's")
         values = node.meta.get("val")
         for value in values if isinstance(values, (tuple, list)) else [values]:
             if isinstance(value, torch.Tensor):
@@ -133,7 +133,7 @@ def check_tensor(value: torch.Tensor, what: str) -> None:
 
 
 def _is_random(op: torch._ops.OpOverload, node: fx.Node) -> bool:
-    """Ops are tagged as random for a dropout, which there may be none of, or not now."""
+    """Whether an op really draws random numbers: those tagged as random may have a dropout of 0, or be in eval mode."""
     if torch.Tag.nondeterministic_seeded not in op.tags:
         return False
     arguments = op._schema.arguments
@@ -176,12 +176,12 @@ def _output(result: Any, placeholders: Sequence[fx.Node], computed: list[fx.Node
 
 
 def _hint(size: int | torch.SymInt) -> int:
-    """The size that a symbolic one had when the graph was made."""
+    """The value that a symbolic size had when the graph was traced."""
     return size if isinstance(size, int) else int(size.node.hint)
 
 
 def _read_sizes(graph: fx.Graph, placeholders: Sequence[fx.Node]) -> None:
-    """Sizes that arrive as arguments are read off a tensor that has them."""
+    """Reads sizes that are passed as arguments off a tensor that has them."""
     homes: dict[Any, tuple[fx.Node, int]] = {}
     for node in placeholders:
         value = node.meta["val"]

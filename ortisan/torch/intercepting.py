@@ -1,4 +1,4 @@
-"""See the arguments of every call: shape, type, device and range of each tensor, before the module gets them."""
+"""Reports the arguments of every call: shape, type, device and range of each tensor."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def describe_call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 
 
 def show(call: Call, to: bool | Callable[[Call], None]) -> None:
-    """Hands the call to a function, or prints it to the error stream."""
+    """Passes the call to a function, or prints it to stderr."""
     if callable(to):
         to(call)
     else:
@@ -72,7 +72,7 @@ def intercept(
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
     ]
     if not chosen:
-        raise OptionError(f"no submodule of {type(module).__name__} is called like {', '.join(patterns)}")
+        raise OptionError(f"no submodule of {type(module).__name__} matches {', '.join(patterns)}")
     return Interception(module, chosen, fn if fn is not None else True)
 
 

@@ -19,7 +19,7 @@ from ortisan.torch.check import compare_with_eager
 from ortisan.torch.entry import Entry, Kind, build_entry, kind_of
 from ortisan.torch.graph import check_tensor
 from ortisan.torch.intercepting import describe_call, show
-from ortisan.torch.options import make_options
+from ortisan.torch.options import front_options
 from ortisan.torch.tree import flatten
 from ortisan.torch.watch import Watch
 
@@ -28,7 +28,9 @@ DEFAULT_ENTRIES = 3
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """`hits` found a session, `misses` made one; `disk` of those found their artifact on disk; `current` are open."""
+    """Counters: `hits` reused a session, `misses` made one, `disk` of which found an artifact on disk; `current` are
+    open.
+    """
 
     hits: int
     misses: int
@@ -47,7 +49,7 @@ class OrtisanModule:
 
     `dynamic=True` makes every dim symbolic that torch can keep so, and one session serves all its shapes; a mapping
     names them: `{"input_ids": {0: "batch", 1: "seq"}}`, with patterns for nested arguments (`"past*"`). `entries` is
-    the number of sessions kept, the least recently used goes first. The other options are those of `options.Options`.
+    the number of sessions kept, the least recently used goes first. The other options are those of `FrontOptions`.
 
     A call finds a session by the structure, shapes, types and devices of its arguments and by the module's weights: a
     parameter that is replaced or written to makes a new one. Gradients don't pass through it.
@@ -66,7 +68,7 @@ class OrtisanModule:
             raise OptionError(f"expected a torch.nn.Module, got a {type(module).__name__}")
         if entries < 1:
             raise OptionError(f"entries must be at least 1, not {entries}")
-        self.module, self.options = module, make_options(options, mode)
+        self.module, self.options = module, front_options(options, mode)
         self._dynamic, self._most = dynamic, entries
         self._entries: OrderedDict[int, Entry] = OrderedDict()
         self._lock = threading.Lock()
@@ -117,7 +119,7 @@ class OrtisanModule:
 
     @contextmanager
     def as_forward(self) -> Iterator[nn.Module]:
-        """Within the block, calls of the module come here: `with compiled.as_forward(): module.generate(...)`."""
+        """Redirects calls of the module here within the block: `with compiled.as_forward(): module.generate(...)`."""
         own = self.module.__dict__.get("forward")
         inside = threading.local()
         original = self.module.forward
@@ -149,7 +151,7 @@ class OrtisanModule:
         return CacheInfo(self._hits, self._misses, self._disk, len(self._entries), self._most)
 
     def cache_clear(self, *, disk: bool = False) -> None:
-        """Forgets the sessions of this module; with `disk` also every artifact of this front on disk."""
+        """Drops the sessions of this module; with `disk` also deletes every artifact that this package cached."""
         with self._lock:
             self._entries.clear()
             self._watch = None

@@ -1,4 +1,4 @@
-"""The C++ route of `register_op`: an artifact's kernels behind torch's dispatcher, without a session."""
+"""The C++ route of `register_op`: puts an artifact's kernels behind torch's dispatcher, without a session."""
 
 from __future__ import annotations
 
@@ -84,18 +84,18 @@ class NativeKernel:
         sentence = ctypes.create_string_buffer(_SENTENCE_BYTES)
         handle = self._library.ortisan_register(ctypes.byref(request), sentence, ctypes.c_size_t(_SENTENCE_BYTES))
         if handle is None:
-            raise ArtifactError(f"torch can't take over the kernel: {sentence.value.decode('utf-8', 'replace')}")
+            raise ArtifactError(f"torch can't register the kernel: {sentence.value.decode('utf-8', 'replace')}")
         self._handle = handle
 
     def remove(self) -> None:
-        """Takes the kernel back, with its threads."""
+        """Unregisters the kernel and stops its threads."""
         if self._handle is not None:
             self._library.ortisan_unregister(self._handle)
             self._handle = None
 
 
 def whole_op(model: ir.Model, artifact: Artifact) -> ir.Node:
-    """The custom op that is the whole model; an `UnsupportedError` says what else the model has."""
+    """The custom op that is the whole model; raises `UnsupportedError` if the model has anything else."""
     nodes = list(model.graph)
     others = [node for node in nodes if node.domain != artifact.domain]
     if others:
@@ -104,7 +104,7 @@ def whole_op(model: ir.Model, artifact: Artifact) -> ir.Node:
             "can run it"
         )
     if len(nodes) != 1:
-        raise UnsupportedError(f"the model is {len(nodes)} custom ops, and the C++ route runs one")
+        raise UnsupportedError(f"the model has {len(nodes)} custom ops, but the C++ route supports only one")
     node = nodes[0]
     if set(node.outputs) != set(model.graph.outputs):
         raise UnsupportedError("the model's outputs are not those of its custom op")
@@ -115,10 +115,10 @@ def whole_op(model: ir.Model, artifact: Artifact) -> ir.Node:
 
 
 def _bytes_of(value: ir.Value | None) -> npt.NDArray[np.uint8]:
-    """A weight as it lies in its file, mapped, or as an aligned copy of what the model holds."""
+    """A weight mapped from its file, or an aligned copy if the model holds it."""
     tensor = value.const_value if value is not None else None
     if value is None or tensor is None:
-        raise UnsupportedError("an input of the custom op stands after its weights")
+        raise UnsupportedError("an input of the custom op follows its weights")
     if isinstance(tensor, ir.ExternalTensor) and tensor.length and tensor.offset is not None:
         return np.memmap(Path(tensor.path), np.uint8, "r", tensor.offset, (tensor.length,))
     content = np.frombuffer(tensor.tobytes(), np.uint8)
@@ -145,7 +145,7 @@ def _build(artifact: Artifact) -> Path:
 
 
 def torch_kit() -> TorchKit:
-    """Headers and libraries of the PyTorch that runs."""
+    """Headers and libraries of the running PyTorch."""
     from torch.utils import cpp_extension
 
     version: Any = torch.version

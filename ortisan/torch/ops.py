@@ -81,13 +81,13 @@ def registered_ops() -> dict[str, RegisteredOp]:
 
 
 def _forget(name: str) -> None:
-    """Takes an op back. Its library is gone afterwards, too: torch would take back the next op of the name with it."""
+    """Unregisters an op and drops its library, which would otherwise unregister the next op of that name as well."""
     if name not in _DEFINED:
         return
     old = _DEFINED.pop(name)
     if old.kernel is not None:
         old.kernel.remove()
-    old.library._destroy()  # torch.library has no public way to take back one op
+    old.library._destroy()  # torch.library has no public way to unregister one op
 
 
 def _native_kernel(
@@ -157,7 +157,7 @@ def _parameter(name: str) -> str:
 
 
 def _words(dim: int | ir.SymbolicDim) -> Sequence[str]:
-    """The symbols of a dim; a dim without a name has one that nothing else has."""
+    """The symbols of a dim; an unnamed dim gets a unique one."""
     if isinstance(dim, int):
         return ()
     return sorted(dim.free_symbols()) if dim.value is not None else ("?",)

@@ -1,4 +1,4 @@
-"""The options of both roads, checked: `torch.compile(options=...)` and the keywords of `ortisan.torch.compile`."""
+"""Checks the options of both entry points: `torch.compile(options=...)` and the keywords of `ortisan.torch.compile`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from typing import Any, Literal, TypeAlias
 
 from ortisan.codegen.backend import Tune
 from ortisan.errors import OptionError
-from ortisan.pipeline.options import Keep, option_names
-from ortisan.pipeline.options import Options as BuildOptions
+from ortisan.pipeline.options import Keep, Options, option_names
 
 Exporter: TypeAlias = "Literal['dynamo', 'legacy'] | Callable[..., Any]"
-"""A callable gets (module, tensors, dynamic) and gives an ONNX model; see `export.Request`."""
+"""A callable takes a `capture.Request` and returns an ONNX model."""
 
 NAME = "graph"
-"""What custom ops of this front are called."""
+"""The name of this front end's custom ops."""
 
 MODES: Mapping[str, tuple[Tune, Keep]] = {
     "default": ("off", "all"),
@@ -28,13 +27,13 @@ MODES: Mapping[str, tuple[Tune, Keep]] = {
 
 _REFUSED = {
     "cache": "a cache in place changes the shapes of the module's arguments; export the module and use ortisan.build",
-    "sources_only": "the front runs what it builds; export the module and use ortisan.build",
+    "sources_only": "the front end runs what it builds; export the module and use ortisan.build",
 }
-"""Options of `ortisan.build` that have no meaning here, and why."""
+"""Options of `ortisan.build` that make no sense here, and why."""
 
 
 @dataclass(frozen=True)
-class Options:
+class FrontOptions:
     """What a graph is exported and built with.
 
     `build` are the options of `ortisan.build`, which are given by their own names; `strict` raises where a graph would
@@ -44,7 +43,7 @@ class Options:
     that is exported and built.
     """
 
-    build: BuildOptions
+    build: Options
     strict: bool = False
     exporter: Exporter = "dynamo"
     opset: int | None = None
@@ -68,7 +67,9 @@ class Options:
         if not isinstance(self.strict, bool):
             raise OptionError(f"strict must be True or False, not {self.strict!r}")
         if self.build.keep == "faster" and not self.build.patterns:
-            raise OptionError("patterns=False needs keep='all': giving back is timed on what patterns make")
+            raise OptionError(
+                "patterns=False needs keep='all', because keep='faster' times subgraphs with patterns applied"
+            )
         for each in self.functions:
             if not isinstance(each, (str, type)):
                 raise OptionError(f"functions must be classes of modules, their names or paths, not {each!r}")
@@ -79,28 +80,28 @@ class Options:
             raise OptionError(f"transforms must be functions of the exported model, not {wrong[0]!r}")
 
 
-def make_options(given: Mapping[str, Any] | None, mode: str | None = None) -> Options:
-    """Options of a mapping, on top of those of a mode. Unknown names are refused."""
+def front_options(given: Mapping[str, Any] | None, mode: str | None = None) -> FrontOptions:
+    """Makes options from a mapping, on top of those of a mode. Unknown names are an `OptionError`."""
     if mode is not None and mode not in MODES:
         raise OptionError(f"there is no mode '{mode}'; the modes are {', '.join(MODES)}")
     given = dict(given or {})
-    own = {each.name for each in fields(Options)} - {"build"}
+    own = {each.name for each in fields(FrontOptions)} - {"build"}
     building = set(option_names())
     unknown = sorted(set(given) - own - building)
     if unknown:
         raise OptionError(f"there is no option '{unknown[0]}'; the options are {', '.join(sorted(own | building))}")
     for name, why in _REFUSED.items():
         if name in given:
-            raise OptionError(f"'{name}' is no option of the PyTorch front: {why}")
+            raise OptionError(f"'{name}' is not an option of the PyTorch front end: {why}")
     tune, keep = MODES[mode or "default"]
     chosen = {name: value for name, value in given.items() if name in building}
-    build = BuildOptions(**{"tune": tune, "keep": keep, "verify": False, "name": NAME, **chosen})
+    build = Options(**{"tune": tune, "keep": keep, "verify": False, "name": NAME, **chosen})
     rest: dict[str, Any] = {name: value for name, value in given.items() if name in own}
     for name in ("functions", "transforms"):
         rest[name] = _as_tuple(rest.get(name, ()))
     place = rest.get("dump") or os.environ.get("ORTISAN_DUMP")
     rest["dump"] = Path(place) if place else None
-    return Options(build, **rest)
+    return FrontOptions(build, **rest)
 
 
 def _as_tuple(given: Any) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Why a graph can't be compiled, in one sentence that names the op."""
+"""Explains why a graph can't be compiled, in one sentence that names the op."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def refuse(what: str, error: BaseException, *, strict: bool) -> None:
-    """Warns that `what` runs eager, once, or raises when that is not wanted."""
+    """Warns once that `what` runs eager, or raises if `strict`."""
     why = reason_of(error)
     if strict:
         raise UnsupportedError(f"{what} can't be compiled: {why}") from error

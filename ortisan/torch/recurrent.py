@@ -14,7 +14,7 @@ from onnxscript import opset18 as op
 from ortisan.errors import UnsupportedError
 
 _LSTM = 2
-"""The number of the kind of layer in oneDNN."""
+"""oneDNN's number for the kind of layer."""
 
 
 def lstm_layer(*arguments: Any) -> Any:

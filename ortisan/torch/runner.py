@@ -1,4 +1,4 @@
-"""Runs a session on torch tensors, without copies: inputs and outputs are bound where they lie."""
+"""Runs a session on torch tensors without copies: inputs and outputs are bound in place."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Runner:
             raise ArtifactError(f"the compiled graph can't run on these inputs: {sentence(error)}") from error
 
     def _run_small(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """With outputs that are quicker copied than bound."""
+        """Runs with small outputs copied, which is faster than binding them."""
         feeds = {name: tensor.detach().resolve_neg().numpy() for name, tensor in zip(self.inputs, tensors, strict=True)}
         return [torch.from_numpy(array) for array in self.session.run(self._names, feeds)]
 
@@ -88,7 +88,7 @@ class Runner:
 
 
 class _Result:
-    """An output. One of a fixed shape is written where torch wants it, the others where ONNX Runtime does."""
+    """An output. Those of fixed shape are written into torch's memory, the others into ONNX Runtime's."""
 
     def __init__(self, value: Any) -> None:
         self.name: str = value.name
@@ -109,7 +109,7 @@ class _Result:
 
 
 def _as_tensor(value: Any, dtype: torch.dtype) -> torch.Tensor:
-    """ONNX Runtime's memory as a tensor, which keeps it; a copy where this ONNX Runtime has no DLPack for the type."""
+    """Wraps ONNX Runtime's memory as a tensor that owns it, or copies it if this version has no DLPack for the type."""
     if hasattr(value, "__dlpack__") and dtype not in (torch.bool, torch.bfloat16):
         return torch.utils.dlpack.from_dlpack(value)
     if dtype == torch.bfloat16:

@@ -1,4 +1,4 @@
-"""C++ text in the place of an elementwise torch op: from the op's signature to a node that Ortisan compiles."""
+"""Replaces an elementwise torch op by C++ text: from the op's signature to a node that Ortisan compiles."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _bind(arguments: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any])
 
 
 def _gives_bool(op: Any, title: str) -> bool:
-    """Whether the op gives booleans. Its fake implementation is asked, with operands that broadcast to 2 x 3."""
+    """Whether the op returns booleans, by its fake implementation, for operands that broadcast to 2 x 3."""
     with FakeTensorMode():
         sample: dict[str, Any] = {}
         for index, each in enumerate(op._schema.arguments):

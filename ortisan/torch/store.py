@@ -1,4 +1,4 @@
-"""The second tier of the cache: artifacts on disk, by the exported graph, all of its weights and how it is built.
+"""The on-disk tier of the session cache: artifacts keyed by the exported graph, its weights and the options.
 
 It lives in `torch/` of the cache folder. Processes that want the same artifact at once wait for the one that builds it.
 """
@@ -32,12 +32,12 @@ from ortisan.registry.snippets import DOMAIN as SNIPPETS
 from ortisan.runtime.artifact import Artifact, open_artifact
 from ortisan.runtime.engine import onnxruntime
 from ortisan.runtime.manifest import MANIFEST
-from ortisan.torch.options import NAME, Options
+from ortisan.torch.options import NAME, FrontOptions
 
 _DEFAULT_LIMIT_MB = 20_000
 
 
-def artifact_of(model: ir.Model, options: Options) -> tuple[Artifact, bool]:
+def artifact_of(model: ir.Model, options: FrontOptions) -> tuple[Artifact, bool]:
     """The artifact of an exported model, and whether it was there already."""
     folder = kept_folder(cache_folder()) / artifact_key(model, options)
     try:
@@ -52,15 +52,15 @@ def artifact_of(model: ir.Model, options: Options) -> tuple[Artifact, bool]:
     except (OSError, ArtifactError) as error:
         if os.access(folder.parent, os.W_OK):
             raise
-        warnings.warn(f"'{folder.parent}' can't be written ({error}), so this build is not remembered", stacklevel=2)
+        warnings.warn(f"'{folder.parent}' can't be written ({error}), so this build is not cached", stacklevel=2)
         kept = Path(tempfile.mkdtemp(prefix="ortisan-torch-"))
         atexit.register(shutil.rmtree, kept, ignore_errors=True)
         return _build(model, kept / NAME, options), False
     return built, False
 
 
-def artifact_key(model: ir.Model, options: Options) -> str:
-    """A digest of the graph, of every byte of every weight, of the options and of what builds."""
+def artifact_key(model: ir.Model, options: FrontOptions) -> str:
+    """Hashes the graph, every byte of every weight, the options and the versions that build it."""
     parts: dict[str, str | bytes] = {
         "graph": model_hash(model),
         "weights": _tensor_digest(model),
@@ -95,7 +95,7 @@ def _update(digest: Any, name: str, tensor: ir.TensorProtocol | None) -> None:
         digest.update(np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8).data)
 
 
-def _build(model: ir.Model, folder: Path, options: Options) -> Artifact:
+def _build(model: ir.Model, folder: Path, options: FrontOptions) -> Artifact:
     chosen = options.build
     if chosen.keep == "faster" and not _has_snippets(model):
         # Nothing may be compiled, or samples may not suit the model: then nothing is timed.
@@ -105,7 +105,7 @@ def _build(model: ir.Model, folder: Path, options: Options) -> Artifact:
 
 
 def _has_snippets(model: ir.Model) -> bool:
-    """Whether ONNX Runtime can't run the model, so that there is nothing to be faster than."""
+    """Whether ONNX Runtime can't run the model, so that there is nothing to compare speed with."""
     return any(node.domain == SNIPPETS for node in model.graph.all_nodes())
 
 
@@ -120,14 +120,14 @@ def _look_up(folder: Path) -> Artifact | None:
 
 @contextlib.contextmanager
 def _alone(folder: Path, *, wait: bool = True) -> Iterator[None]:
-    """No other process works on this artifact meanwhile. Raises `BlockingIOError` when one does and `wait` is False."""
+    """Locks the artifact against other processes. Raises `BlockingIOError` if it is locked and `wait` is False."""
     with open(folder.with_name(folder.name + ".lock"), "w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield
 
 
 def _trim(keep: Path) -> None:
-    """Removes what was used longest ago until the rest is within `ORTISAN_TORCH_CACHE_MB`."""
+    """Evicts the least recently used artifacts until the rest fits into `ORTISAN_TORCH_CACHE_MB`."""
     limit = int(os.environ.get("ORTISAN_TORCH_CACHE_MB", _DEFAULT_LIMIT_MB)) * 1_000_000
     with contextlib.suppress(OSError):
         kept = all_kept(cache_folder())

@@ -1,4 +1,4 @@
-"""Arguments and results as flat lists of tensors: tuples, lists, dicts, dataclasses, and all that pytree knows."""
+"""Flattens arguments and results into lists of tensors: tuples, lists, dicts, dataclasses, and pytree's nodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Constant:
-    """Anything that is no tensor: part of the structure."""
+    """A leaf that is not a tensor, and so part of the structure."""
 
     value: Any
 
@@ -85,7 +85,7 @@ def unflatten(tree: Any, flat: Sequence[Any]) -> Any:
 
 
 def same_structure(a: Any, b: Any) -> bool:
-    """Whether two structures are alike. Constants that can't be compared are not."""
+    """Whether two structures are equal. Constants that can't be compared are unequal."""
     if type(a) is not type(b):
         return False
     if a is b:
@@ -105,7 +105,7 @@ def same_structure(a: Any, b: Any) -> bool:
 
 
 def leaves_with_names(args: Sequence[Any], kwargs: Mapping[str, Any], word: str = "arg") -> Iterator[tuple[str, Any]]:
-    """Every leaf of arguments under a name made of where it is: "arg0", "past.key_cache.0"."""
+    """Yields every leaf of the arguments with a name made from its place: "arg0", "past.key_cache.0"."""
     register_caches()
     for index, value in enumerate(args):
         yield from _named(value, f"{word}{index}" if word == "arg" or len(args) > 1 else word)
@@ -133,7 +133,7 @@ _registered: set[str] = set()
 
 
 def register_caches() -> None:
-    """Tells pytree of transformers' caches, once, when transformers is in use."""
+    """Registers transformers' caches with pytree, once, if transformers is in use."""
     module = sys.modules.get("transformers.cache_utils")
     if module is None or "caches" in _registered:
         return

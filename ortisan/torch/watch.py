@@ -1,4 +1,4 @@
-"""Notices that a module changed: its parts, its parameters and buffers, or the mode it is in."""
+"""Detects changes of a module: its submodules, parameters, buffers, or training mode."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from torch import nn
 
 
 class Watch:
-    """The state of a module when this was made.
+    """A snapshot of a module's state.
 
-    Seen are parts that were replaced, and tensors that were replaced, written to or given other memory. Not seen are
-    writes that torch does not count (`parameter.data.add_(1)`) and attributes that are no tensors.
+    Detects replaced submodules, and tensors that were replaced, written to or moved. It misses writes that torch does
+    not count (`parameter.data.add_(1)`) and attributes that are not tensors.
     """
 
     def __init__(self, module: nn.Module) -> None:

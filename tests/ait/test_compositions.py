@@ -24,11 +24,12 @@ from tests.ait.interpreted import difference
 from tests.ait.op_cases import Written
 from tests.ops import test_attention
 from tests.ops.arrays import values
+from tests.tolerances import CLOSE, HALF, HALF_SOFTMAX
 
 CASES = {case.name: case for dynamic in (False, True) for case in every_op(dynamic=dynamic)}
 
 
-def same(graph: Graph, changed: Graph, inputs: Any, limit: float = 2e-6) -> None:
+def same(graph: Graph, changed: Graph, inputs: Any, limit: float = CLOSE) -> None:
     verify_graph(changed)
     for have, want in zip(evaluate_graph(changed, inputs), evaluate_graph(graph, inputs), strict=True):
         assert difference(have, want, graph.name) <= limit
@@ -43,7 +44,7 @@ def composed(graph: Graph) -> Graph:
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_every_op(case: Written) -> None:
     half = any(value.dtype is DType.FLOAT16 for value in case.graph.values())
-    same(case.graph, composed(case.graph), list(case.inputs), 2e-3 if half else 2e-6)
+    same(case.graph, composed(case.graph), list(case.inputs), HALF if half else CLOSE)
 
 
 def _attention(mask: np.ndarray[Any, Any] | None, keys: int = 9, **options: Any) -> tuple[Graph, list[Any]]:
@@ -101,7 +102,7 @@ def test_grouped_and_capped_attention(case: Any) -> None:
         assert any(word in reason for word in ("causal", "float64", "number", "upper bound"))
     else:
         half = next(iter(case.inputs.values())).dtype == np.float16
-        same(case.graph, dialect.graph, list(case.inputs.values()), 5e-3 if half else 2e-6)
+        same(case.graph, dialect.graph, list(case.inputs.values()), HALF_SOFTMAX if half else CLOSE)
 
 
 def _write(*ops: Callable[[Builder, Value], Value]) -> Graph:
@@ -162,7 +163,7 @@ def test_half_precision_keeps_the_types_at_the_borders_and_angles_in_single() ->
     assert types["elementwise.cos"] is DType.FLOAT32
     assert [value.dtype for value in (*half.inputs, *half.outputs)] == [DType.FLOAT32, DType.FLOAT32]
     assert DType.FLOAT16 in types.values()
-    same(graph, half, [values(3, 8)], 2e-3)
+    same(graph, half, [values(3, 8)], HALF)
 
 
 def test_half_precision_hides_with_finite_numbers() -> None:

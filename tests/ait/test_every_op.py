@@ -16,6 +16,7 @@ from ortisan.registry.ops import Elementwise, Full
 from tests.ait.every_op import GRAPHS, every_op
 from tests.ait.interpreted import SETTINGS, Run, interpret_all
 from tests.ait.op_cases import join
+from tests.tolerances import CLOSE, HALF
 
 KINDS = pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "dynamic"])
 
@@ -68,8 +69,8 @@ def test_aitemplates_graph_of_every_op_computes_the_same(dynamic: bool) -> None:
     graph, arrays = join(f"every_op_{dynamic}", cases)
     names = [case.name for case in cases for _ in case.graph.outputs]
     (outcome,) = interpret_all([Run(graph, [arrays], names=names)])
-    assert outcome.worst < 2e-3
+    assert outcome.worst < HALF
     single = [
         error for error, value in zip(outcome.after, graph.outputs, strict=True) if value.dtype.value == "float32"
     ]
-    assert max(single) < 2e-6
+    assert max(single) < CLOSE

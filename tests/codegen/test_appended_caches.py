@@ -12,6 +12,7 @@ import pytest
 import ortisan
 from ortisan.codegen.cpu.kernels.cache import appended_caches
 from tests.models.text import random_feeds, run_ort, text_model
+from tests.tolerances import BLOCK, CLOSE
 
 PAST = "float[B,4,P,16] pk, float[B,4,P,16] pv"
 SIGNATURE = f"(float[B,8,S,16] q, float[B,4,S,16] k, float[B,4,S,16] v, {PAST})"
@@ -76,5 +77,5 @@ def test_results(tmp_path: Path) -> None:
                 options.intra_op_num_threads = threads
                 results.append(ortisan.load(tmp_path / f"{index}", options).run(None, feeds))
             for right, one, other in zip(expected, *results, strict=True):
-                np.testing.assert_allclose(one, right, rtol=2e-5, atol=2e-6)
+                np.testing.assert_allclose(one, right, rtol=BLOCK, atol=CLOSE)
                 assert one.tobytes() == other.tobytes()

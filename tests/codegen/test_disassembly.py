@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ortisan.codegen.cpu.folders import KERNEL_FOLDERS
 from ortisan.codegen.cpu.isa import ISAS
 from ortisan.codegen.render import TEMPLATES
 from ortisan.codegen.tools.cmake import KERNEL_FLAGS
@@ -58,7 +59,8 @@ def test_the_k_loop_of_every_tile(name: str, tmp_path: Path) -> None:
     compiler = compiler_for(tile.target)
     objdump = objdump_of(compiler)
     (tmp_path / "tiles.cpp").write_text(SOURCE, encoding="utf-8")
-    command = [*compiler.argv, *FLAGS, *isa.flags, "-I", str(TEMPLATES / "cpu"), "-c", "tiles.cpp", "-o", "tiles.o"]
+    includes = [f"-I{TEMPLATES / folder}" for folder in KERNEL_FOLDERS]
+    command = [*compiler.argv, *FLAGS, *isa.flags, *includes, "-c", "tiles.cpp", "-o", "tiles.o"]
     subprocess.run(command, check=True, cwd=tmp_path)
     listing = run([objdump, "-dC", "--no-show-raw-insn", str(tmp_path / "tiles.o")])
     seen = {}

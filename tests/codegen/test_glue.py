@@ -15,6 +15,7 @@ from onnx import TensorProto, helper
 from ortisan.codegen.cpu.build import Built, build_library
 from ortisan.codegen.cpu.isa import ISAS, find_isa, missing_features
 from tests.codegen.tiny_library import W, add_model, add_reference, build_tiny, open_session, tiny_project
+from tests.tolerances import APPROXIMATE, SAME
 
 pytestmark = pytest.mark.build
 
@@ -30,7 +31,7 @@ def test_values_at_any_size(tiny: Built, batch: int, seq: int) -> None:
     y, z = open_session(add_model(), tiny.library).run(None, inputs)
     expected_y, expected_z = add_reference(**inputs)
     np.testing.assert_array_equal(y, expected_y)
-    np.testing.assert_allclose(z, expected_z, rtol=1e-5)
+    np.testing.assert_allclose(z, expected_z, rtol=APPROXIMATE)
 
 
 def where_model() -> onnx.ModelProto:
@@ -211,7 +212,7 @@ def test_two_sessions_share_one_registration_of_the_weights(tiny: Built) -> None
     sessions = [open_session(add_model(weight=W * factor), tiny.library) for factor in (1, 2)]
     inputs = random_inputs(2, 2)
     first, second = (session.run(["y"], inputs)[0] for session in sessions)
-    np.testing.assert_allclose(first - second, np.broadcast_to(W, first.shape), rtol=1e-6)
+    np.testing.assert_allclose(first - second, np.broadcast_to(W, first.shape), rtol=SAME)
 
 
 def test_a_cpu_without_the_features_is_refused_before_anything_runs() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.tiny_library import W, add_reference
+from tests.tolerances import APPROXIMATE
 
 pytestmark = pytest.mark.build
 
@@ -46,7 +47,7 @@ def test_values(graph: object, batch: int, seq: int) -> None:
     y, z = graph.run(inputs)
     expected = add_reference(*inputs)
     np.testing.assert_array_equal(-y, expected[0])
-    np.testing.assert_allclose(z, expected[1], rtol=1e-5)
+    np.testing.assert_allclose(z, expected[1], rtol=APPROXIMATE)
 
 
 @pytest.mark.parametrize("name", ["fortran", "strided", "negative", "unaligned", "list"])

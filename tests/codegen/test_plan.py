@@ -18,6 +18,7 @@ from ortisan.models import BertSize, bert
 from ortisan.pipeline.generate import render_sources
 from ortisan.registry.dtypes import DType
 from tests.models.text import random_feeds, run_ort, text_model
+from tests.tolerances import APPROXIMATE, SAME
 
 XY = "(float[B,4] x) => (float[B,4] y)"
 
@@ -113,7 +114,7 @@ def test_a_packed_projection_gives_the_right_numbers(form: str, tmp_path: Path) 
     feeds = random_feeds(model, B=2, S=5)
     ortisan.build(model, tmp_path / form, keep="all", verify=False)
     session = ortisan.load(tmp_path / form)
-    np.testing.assert_allclose(session.run(None, feeds)[0], run_ort(model, feeds)[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(session.run(None, feeds)[0], run_ort(model, feeds)[0], rtol=APPROXIMATE, atol=SAME)
 
 
 def test_a_mask_is_not_expanded_for_attention() -> None:
@@ -306,7 +307,7 @@ def test_strings_are_escaped(text: str) -> None:
 
 def test_generated_source_names_its_templates_and_nothing_else() -> None:
     source = render_sources(ortisan.compile(text_model(XY, "y = Tanh(x)"), name="t"))["graphs_0.cpp"]
-    assert "// From templates/cpu/elementwise.cpp.j2" in source
+    assert "// From templates/cpu/elementwise/elementwise.cpp.j2" in source
     assert "/home" not in source
     assert "/tmp" not in source
 

@@ -12,6 +12,7 @@ import pytest
 import ortisan
 from ortisan.codegen.cpu.kernels.elementwise import ElementwiseContext
 from tests.models.text import text_model
+from tests.tolerances import APPROXIMATE, SAME, WIDE
 
 SIGNATURE = "(float[A,B] x, float[B] z) => (float[A,B] y, float[A,B] w, bool[A,B] p)"
 LONG = """a = Add(x, z) b = Sigmoid(a) p = Greater(b, a) w = Tanh(b) d = Where(p, w, a) e = Exp(d) f = Sqrt(e)
@@ -87,8 +88,8 @@ def test_results_do_not_depend_on_where_a_strip_begins(shape: tuple[int, int], t
     model = text_model(SIGNATURE, LONG)
     got = run(model, {"x": x, "z": z}, tmp_path, threads=2)
     want = ort.InferenceSession(model.SerializeToString()).run(None, {"x": x, "z": z})
-    np.testing.assert_allclose(got[0], want[0], 1e-5, 1e-5)
-    np.testing.assert_allclose(got[1], want[1], 1e-6, 1e-6)
+    np.testing.assert_allclose(got[0], want[0], APPROXIMATE, APPROXIMATE)
+    np.testing.assert_allclose(got[1], want[1], SAME, SAME)
     np.testing.assert_array_equal(got[2], want[2])
     if shape[1] > 1:
         shifted = run(model, {"x": x[:, 1:].copy(), "z": z[1:].copy()}, tmp_path)
@@ -114,7 +115,7 @@ def test_arguments_off_the_fast_path_change_their_own_results_only(tmp_path: Pat
         plain = session.run(None, {"x": x, "k": k})
         np.testing.assert_array_equal(plain[1], x.astype(np.int64))
         wide = x.astype(np.float64)
-        np.testing.assert_allclose(plain[0], (np.sin(wide) + k) * np.cos(np.log(wide)), 1e-5, 1e-4)
+        np.testing.assert_allclose(plain[0], (np.sin(wide) + k) * np.cos(np.log(wide)), APPROXIMATE, WIDE)
         odd, wild = x.copy(), k.copy()
         odd[3::700] = np.resize(SLOW, odd[3::700].size)
         wild[5::900] = np.resize(np.array([2**62 + 1, -(2**63), 2**31, -(2**31) - 1]), wild[5::900].size)
@@ -125,6 +126,6 @@ def test_arguments_off_the_fast_path_change_their_own_results_only(tmp_path: Pat
         with np.errstate(all="ignore"):
             wide = odd.astype(np.float64)
             expected = (np.sin(wide) + wild.astype(np.float32)) * np.cos(np.log(wide))
-        np.testing.assert_allclose(mixed[0], expected, 1e-4, 1e-4)
+        np.testing.assert_allclose(mixed[0], expected, WIDE, WIDE)
         finite = np.abs(np.nan_to_num(odd, nan=np.inf)) < 2.0**63
         np.testing.assert_array_equal(mixed[1], np.where(finite, np.where(finite, odd, 0).astype(np.int64), -(2**63)))

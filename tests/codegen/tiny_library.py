@@ -11,8 +11,9 @@ import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
 from ortisan.codegen.cpu.build import Built, build_library
+from ortisan.codegen.cpu.folders import LIBRARY_FOLDERS
 from ortisan.codegen.cpu.isa import find_isa
-from ortisan.codegen.cpu.library import CPU_FOLDERS, BuildSource
+from ortisan.codegen.cpu.library import BuildSource
 from ortisan.codegen.render import plain_files, render
 
 CPP = Path(__file__).parent.parent / "cpp"
@@ -21,7 +22,7 @@ W = np.array([1, 2, 3, 4], np.float32)
 
 def tiny_project(isa: str = "native", *, domain: str = "ortisan.tiny", suffix: str = "") -> dict[str, str]:
     """The src folder of tiny; `suffix` is more C++ text, to make it another library."""
-    files = plain_files(*CPU_FOLDERS)
+    files = plain_files(*LIBRARY_FOLDERS)
     graphs = (CPP / "tiny_graphs.cpp").read_text(encoding="utf-8").replace("ortisan.tiny", domain) + suffix
     target = find_isa(isa)
     build = BuildSource("tiny", target.name, target.machine, ("tiny_graphs.cpp",), target.flags, target.features)

@@ -15,6 +15,7 @@ from ortisan.converter.read.load import load_model
 from tests.models.bert import bert_dynamo, bert_feeds, bert_legacy, bert_ort_fused
 from tests.models.private_ops import check_private_ops, private_nodes
 from tests.models.text import run_ort
+from tests.tolerances import APPROXIMATE, HALF, HALF_SOFTMAX
 
 pytestmark = pytest.mark.torch
 
@@ -68,16 +69,16 @@ def test_the_meaning_stays(bert: onnx.ModelProto, batch: int, seq: int, padding:
     feeds = bert_feeds(batch=batch, seq=seq, padding=padding)
     outputs = check_private_ops(canonicalize(load_model(bert)), feeds)
     for actual, expected in zip(outputs, run_ort(bert, feeds), strict=True):
-        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(actual, expected, rtol=APPROXIMATE, atol=APPROXIMATE)
 
 
 def test_rows_that_see_nothing(bert: onnx.ModelProto) -> None:
     """Each form has its own meaning for a fully padded row; near -10000 float32 has steps of 0.001."""
     feeds = bert_feeds()
     feeds["attention_mask"][1] = 0
-    outputs = check_private_ops(canonicalize(load_model(bert)), feeds, tolerance=2e-3)
+    outputs = check_private_ops(canonicalize(load_model(bert)), feeds, tolerance=HALF)
     for actual, expected in zip(outputs, run_ort(bert, feeds), strict=True):
-        np.testing.assert_allclose(actual, expected, rtol=0, atol=5e-3)
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=HALF_SOFTMAX)
 
 
 def test_fixed_dims_leave_no_symbols(bert: onnx.ModelProto) -> None:

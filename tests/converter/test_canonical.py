@@ -17,6 +17,7 @@ from ortisan.converter.passes.origin import origins
 from ortisan.converter.read.load import load_model
 from ortisan.errors import ModelError, OptionError, UnsupportedError
 from tests.models.text import Array, random_feeds, run_ort, text_model
+from tests.tolerances import SAME
 
 F32 = np.float32
 
@@ -30,7 +31,7 @@ def canonical_equal(proto: onnx.ModelProto, feeds: Mapping[str, Array] | None = 
     expand_private(expanded)
     feeds = feeds if feeds is not None else random_feeds(proto)
     for a, b in zip(run_ort(proto, feeds), run_ort(ir.to_proto(expanded), feeds), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(a, b, rtol=SAME, atol=SAME)
     return canonical
 
 

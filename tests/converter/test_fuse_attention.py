@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -9,8 +11,10 @@ import pytest
 
 from ortisan.converter.passes.canonical import canonicalize
 from ortisan.converter.read.load import load_model
-from tests.models.private_ops import check_private_ops, private_nodes
+from tests.models import private_ops
+from tests.models.private_ops import check_private_ops, one_fused_node, private_nodes
 from tests.models.text import Array, random_feeds, run_ort, text_model
+from tests.tolerances import APPROXIMATE, BLOCK, NOTHING_SEEN, SAME
 
 F32 = np.float32
 LOWEST = np.finfo(F32).min
@@ -60,25 +64,17 @@ def fused_once(
     *,
     scale: float = 0.3,
     others: tuple[str, ...] = (),
-    tolerance: float = 2e-5,
+    tolerance: float = BLOCK,
     **attributes: str | float,
 ) -> None:
     """One fused node with these attributes besides `others`; it means in numpy what the model means in ORT."""
-    canonical = canonicalize(load_model(proto))
-    (node,) = private_nodes(canonical.model, "Attention")
-    assert {name: node.attributes[name].value for name in attributes} == attributes
-    assert node.attributes["scale"].value == pytest.approx(scale, rel=1e-6)
-    assert sorted(other.op_type for other in canonical.model.graph if other is not node) == sorted(others)
+    canonical = one_fused_node(proto, "Attention", others, {"scale": pytest.approx(scale, rel=SAME), **attributes})[0]
     feeds = feeds_for(proto)
     actual = check_private_ops(canonical, feeds, tolerance=tolerance)[0]
-    np.testing.assert_allclose(actual, run_ort(proto, feeds)[0], rtol=1e-5, atol=max(1e-6, tolerance / 2))
+    np.testing.assert_allclose(actual, run_ort(proto, feeds)[0], rtol=APPROXIMATE, atol=max(SAME, tolerance / 2))
 
 
-def not_fused(proto: onnx.ModelProto, reason: str) -> None:
-    canonical = canonicalize(load_model(proto))
-    assert not private_nodes(canonical.model, "Attention")
-    reasons = [miss.reason for miss in canonical.near_misses if miss.pattern == "fuse Attention"]
-    assert any(reason in given for given in reasons), reasons
+not_fused = partial(private_ops.not_fused, op_type="Attention")
 
 
 @pytest.mark.parametrize("opset", [11, 17])
@@ -170,7 +166,7 @@ def test_a_mask_that_is_true_where_a_key_is_hidden() -> None:
 def test_a_sum_with_a_number_that_leaves_the_logit_its_say_is_additive() -> None:
     """The numpy meaning is in float64; near -10000, where nothing is seen, float32 has steps of 0.001."""
     proto = model(f"{SCORES} b = Where(m, zero, filter) l = Add(s, b) {TAIL}", BOOLEAN)
-    fused_once(proto, mask="additive", others=("Where",), tolerance=2e-3)
+    fused_once(proto, mask="additive", others=("Where",), tolerance=NOTHING_SEEN)
 
 
 def test_a_mask_that_two_attentions_share() -> None:
@@ -212,7 +208,7 @@ def test_several_masks_become_one(body: str, mask: str, others: tuple[str, ...])
 )
 def test_caps(cap: str, others: tuple[str, ...]) -> None:
     mask = "float[S,T] m" if "m)" in cap else ""
-    fused_once(model(f"{SCORES} {cap} {TAIL}", mask), others=others, cap=pytest.approx(1 / 0.3, rel=1e-6))
+    fused_once(model(f"{SCORES} {cap} {TAIL}", mask), others=others, cap=pytest.approx(1 / 0.3, rel=SAME))
 
 
 REPEAT = """k5 = Unsqueeze(k, two) ke = Expand(k5, shape) kk = Reshape(ke, flat)
@@ -267,7 +263,7 @@ def test_half_precision_with_a_softmax_in_float() -> None:
     [
         (f"{SCORES} p = Softmax<axis = 2>(s) y = MatMul(p, v)", "", "over axis 2, not over the last"),
         (f"{SCORES} l = Mul(s, vector) {TAIL}".replace("vector", "m"), "float[T] m", "not a scaled product of q and k"),
-        (f"{SCORES} a = Abs(s) l = Add(a, m) {TAIL}", "float[T] m", "neither part of the sum"),
+        (f"{SCORES} a = Abs(s) l = Add(a, m) {TAIL}", "float[T] m", "neither operand of the sum"),
         (f"s = MatMul(q, k) l = Mul(s, c) {TAIL}", "", "is not a transposed key"),
         (
             f"{SCORES} l = Where(m, s, r) {TAIL}",
@@ -283,7 +279,7 @@ def test_half_precision_with_a_softmax_in_float() -> None:
         (f"{SCORES} t = Tanh(s) l = Abs(t) {TAIL}", "", "not a scaled product of q and k"),
         (f"{SCORES} l = Add(s, m) {TAIL}", "float[B,3,S,T] m", "does not fit"),
         (f"{SCORES} l = Add(s, m) {TAIL}", "float[1,B,2,S,T] m", "does not fit"),
-        (f"{SCORES} l = Add(s, m) {GUARDED.replace('zero', 'c')}", "float[T] m", "does not put zeros"),
+        (f"{SCORES} l = Add(s, m) {GUARDED.replace('zero', 'c')}", "float[T] m", "does not insert zeros"),
     ],
 )
 def test_near_misses(body: str, mask: str, reason: str) -> None:

@@ -76,14 +76,14 @@ def test_rms_norm_in_half_precision() -> None:
     ],
 )
 def test_rms_norm_near_misses(body: str, reason: str) -> None:
-    not_fused(rms(body, x="float[B,4,4] x", result="(float[B,4,4] y)"), "RMSNormalization", reason)
+    not_fused(rms(body, x="float[B,4,4] x", result="(float[B,4,4] y)"), reason, "RMSNormalization")
 
 
 @pytest.mark.parametrize("shared", ["mean", "r", "n"])
 def test_rms_norm_shared_intermediates(shared: str) -> None:
     result = f"(float[B,S,4] y, float[?,?,?] {shared})"
     proto = rms(f"{ROOT} n = Div(x, r) y = Mul(n, w)", result=result)
-    not_fused(proto, "RMSNormalization", f"'{shared}' is used elsewhere")
+    not_fused(proto, f"'{shared}' is used elsewhere", "RMSNormalization")
 
 
 def rotary(body: str, *, x: str = "float[B,2,S,4] x", result: str = "(float[B,2,S,?] y)") -> onnx.ModelProto:
@@ -135,11 +135,11 @@ def test_rotary_near_misses(body: str, reason: str) -> None:
     proto = model(
         f"({x}, {tables}) => (float[?,?,?,?] y)", f"{body} a = Mul(x, cos) b = Mul(s, sin) y = Add(a, b)", ROTARY
     )
-    not_fused(proto, "RotaryEmbedding", reason)
+    not_fused(proto, reason, "RotaryEmbedding")
 
 
 @pytest.mark.parametrize("shared", ["low", "s", "b"])
 def test_rotary_shared_intermediates(shared: str) -> None:
     body = f"{SWAP} a = Mul(x, cos) b = Mul(s, sin) y = Add(a, b)"
     proto = rotary(body, result=f"(float[B,2,S,4] y, float[?,?,?,?] {shared})")
-    not_fused(proto, "RotaryEmbedding", f"'{shared}' is used elsewhere")
+    not_fused(proto, f"'{shared}' is used elsewhere", "RotaryEmbedding")

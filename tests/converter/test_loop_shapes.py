@@ -10,6 +10,7 @@ import ortisan
 from ortisan.converter.passes.canonical import canonicalize
 from ortisan.converter.read.load import load_model
 from tests.models.text import run_ort, text_model
+from tests.tolerances import SAME
 
 STEADY = "next = Relu(state) each = ReduceMax <keepdims = 0> (state)"
 GROWING = "size = Size(state) plus = CastLike(size, state) sum = Add(state, plus) next = Concat <axis = 0> (sum, sum) each = ReduceSum <keepdims = 0> (sum)"  # fmt: skip
@@ -45,7 +46,7 @@ def test_a_loop_means_the_same(rows: str, body: str, condition: str, state: str,
     assert {left.op_type for left in compiled.left_out} <= {"Loop", "Constant"}
     converted = ir.to_proto(canonicalize(load_model(model)).model)
     for have, want in zip(run_ort(converted, feeds), run_ort(model, feeds), strict=True):
-        np.testing.assert_allclose(have, want, rtol=1e-6)
+        np.testing.assert_allclose(have, want, rtol=SAME)
 
 
 def shapes(text: str) -> list[str]:

@@ -16,6 +16,7 @@ from ortisan.converter.fuse import expand_private
 from ortisan.converter.passes.canonical import canonicalize
 from ortisan.converter.read.load import load_model
 from ortisan.errors import OrtisanError
+from tests.tolerances import HALF, SAME
 
 pytestmark = pytest.mark.slow
 
@@ -98,7 +99,7 @@ def _compare(actual: list[Any], expected: list[Any]) -> None:
     for a, b in zip(actual, expected, strict=True):
         if isinstance(b, np.ndarray) and b.dtype.kind == "f":
             # Folding computes float16 in numpy, one step of which may differ from ORT's.
-            tolerance = 2e-3 if b.dtype == np.float16 else 1e-6
+            tolerance = HALF if b.dtype == np.float16 else SAME
             np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
         else:
             assert repr(a) == repr(b)

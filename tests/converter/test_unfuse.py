@@ -15,6 +15,7 @@ from ortisan.converter.passes.canonical import Canonical, canonicalize
 from ortisan.converter.passes.origin import origins
 from ortisan.converter.read.load import load_model
 from tests.models.text import Array, random_feeds, run_ort, text_model
+from tests.tolerances import CLOSE, NOTHING_SEEN
 
 F32 = np.float32
 RNG = np.random.default_rng(1)
@@ -42,7 +43,7 @@ def model(signature: str, body: str, opset: int = 17) -> onnx.ModelProto:
     return text_model(signature, f"[node] {body}", opset=opset, constants=used)
 
 
-def unfused(proto: onnx.ModelProto, feeds: Mapping[str, Array] | None = None, tolerance: float = 2e-6) -> Canonical:
+def unfused(proto: onnx.ModelProto, feeds: Mapping[str, Array] | None = None, tolerance: float = CLOSE) -> Canonical:
     """Canonicalizes; no contrib node is left, and ORT gives the same for both models."""
     feeds = feeds if feeds is not None else random_feeds(proto, B=2, S=4)
     canonical = canonicalize(load_model(proto))
@@ -135,7 +136,7 @@ def test_attention(mask: str | None, attributes: str, opset: int) -> None:
     )
     feeds = {"x": RNG.normal(size=(2, 4, 8)).astype(F32)} | ({"m": value} if mask else {})
     sees_nothing = mask in ("all hidden", "matrix") or (mask == "padding" and "unidirectional" in attributes)
-    canonical = unfused(proto, feeds, 2e-3 if sees_nothing else 2e-6)
+    canonical = unfused(proto, feeds, NOTHING_SEEN if sees_nothing else CLOSE)
     assert canonical.counts["fuse Attention"] == 1
 
 

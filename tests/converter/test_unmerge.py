@@ -9,6 +9,7 @@ from ortisan.converter.passes.canonical import canonicalize
 from ortisan.converter.read.load import load_model
 from tests.models.private_ops import check_private_ops, private_nodes
 from tests.models.text import random_feeds, run_ort, text_model
+from tests.tolerances import APPROXIMATE, SAME
 
 CONSTANTS = {
     "flat": np.array([-1, 5, 4]), "full": np.array([-1, 2, 5, 4]), "scores": np.array([-1, 2, 5, 5]), "weights": np.array([-1, 5, 5]),
@@ -27,7 +28,7 @@ def check(body: str, inputs: str = INPUTS, *, attentions: int = 1) -> None:
     assert len(private_nodes(canonical.model, "Attention")) == attentions
     feeds = random_feeds(proto, B=3, M=1)
     actual = check_private_ops(canonical, feeds)[0]
-    np.testing.assert_allclose(actual, run_ort(proto, feeds)[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(actual, run_ort(proto, feeds)[0], rtol=APPROXIMATE, atol=SAME)
 
 
 @pytest.mark.parametrize(

@@ -18,14 +18,16 @@ from typing import Any
 
 import pytest
 
+from ortisan.codegen.cpu.folders import KERNEL_FOLDERS
 from ortisan.codegen.cpu.isa import ISAS, Isa, why_not_run
+from ortisan.codegen.render import TEMPLATES
 from ortisan.codegen.tools.cmake import KERNEL_FLAGS
 from ortisan.codegen.tools.toolchain import Compiler, find_compiler
 from ortisan.errors import ToolchainError
 from tests.cpp.remote import RemoteLibrary, emulator
 
 HERE = Path(__file__).parent
-HEADERS = [HERE.parents[1] / "ortisan" / "templates" / folder for folder in ("graph", "cpu")]
+HEADERS = [TEMPLATES / folder for folder in ("graph", *KERNEL_FOLDERS)]
 FLAGS = ["-O3", "-std=c++17", "-Wall", "-Wextra", "-Werror", *KERNEL_FLAGS]
 
 

@@ -1,4 +1,4 @@
-// The functions of templates/ort_cpu/huge_pages.h, for tests.
+// The functions of templates/cpu/glue/huge_pages.h, for tests.
 #include "driver.h"
 #include "huge_pages.h"
 

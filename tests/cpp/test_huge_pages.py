@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from ortisan.codegen.render import TEMPLATES
+
 pytestmark = pytest.mark.build
 
 MB = 1 << 20
 NONE = 2**64 - 1
-ORT = Path(__file__).parents[2] / "ortisan" / "templates" / "ort_cpu"
+ORT = TEMPLATES / "cpu" / "glue"
 MODES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 

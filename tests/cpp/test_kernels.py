@@ -1,4 +1,4 @@
-"""The scalar functions and casts of templates/cpu/scalar.h and types.h against numpy in float64."""
+"""The scalar functions and casts of templates/cpu/math/scalar.h and types.h against numpy in float64."""
 
 from __future__ import annotations
 

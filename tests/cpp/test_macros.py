@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from ortisan.codegen.render import TEMPLATES
 
-KERNEL_MACROS = TEMPLATES / "cpu" / "macros.h"
-THEIR_END = TEMPLATES / "cpu" / "end_macros.h"
+KERNEL_MACROS = TEMPLATES / "cpu" / "base" / "macros.h"
+THEIR_END = TEMPLATES / "cpu" / "base" / "end_macros.h"
 
 
 def named(directive: str, texts: Iterable[str]) -> set[str]:
@@ -27,5 +27,5 @@ def test_every_file_undefines_what_it_defines() -> None:
 def test_what_kernels_share_ends_with_their_file() -> None:
     defined, ended = named("define", [KERNEL_MACROS.read_text()]), named("undef", [THEIR_END.read_text()])
     assert defined == ended != set()
-    for template in ("cpu/graphs.cpp.j2", "tune/products.cpp"):
+    for template in ("cpu/base/graphs.cpp.j2", "cpu/tune/products.cpp"):
         assert (TEMPLATES / template).read_text().endswith('#include "end_macros.h"\n')

@@ -19,6 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 import ortisan
 from tests.models.mlp import mlp
 from tests.models.text import run_ort, text_model
+from tests.tolerances import SAME
 
 SIGNATURE = "(float[B,4] x) => (float[B,4] y)"
 
@@ -159,7 +160,7 @@ def test_names_of_all_kinds_survive(tmp_path: Path) -> None:
     assert [value.name for value in session.get_inputs()] == [value.name for value in inputs]
     feeds = {value.name: np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32) for value in inputs}
     for have, want in zip(session.run(None, feeds), run_ort(model, feeds), strict=True):
-        np.testing.assert_allclose(have, want, atol=1e-6)
+        np.testing.assert_allclose(have, want, atol=SAME)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import ortisan
 from ortisan.models import BertSize, bert
 from tests.models import bert as exported
 from tests.models.text import run_ort
+from tests.tolerances import LAYERS
 
 FORMS = {
     "dynamo_sdpa": lambda: exported.bert_dynamo(),
@@ -48,7 +49,7 @@ def test_bert_builds_and_verifies(form: str, tmp_path: Path) -> None:
             feeds = {"input_ids": ids, "attention_mask": mask}
             feeds = {value.name: feeds[value.name].astype(_dtype(value)) for value in model.graph.input}
             for have, want in zip(session.run(None, feeds), run_ort(model, feeds), strict=True):
-                np.testing.assert_allclose(have, want, atol=5e-5, rtol=0)
+                np.testing.assert_allclose(have, want, atol=LAYERS, rtol=0)
 
 
 def _dtype(value: onnx.ValueInfoProto) -> np.dtype:
@@ -98,7 +99,7 @@ def test_one_encoder_layer_of_bert(small: onnx.ModelProto, tmp_path: Path) -> No
         for mask in masks(batch, seq):
             feeds = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
             for have, want in zip(session.run(None, feeds), run_ort(small, feeds), strict=True):
-                np.testing.assert_allclose(have, want, atol=5e-5, rtol=0)
+                np.testing.assert_allclose(have, want, atol=LAYERS, rtol=0)
 
 
 @pytest.mark.build

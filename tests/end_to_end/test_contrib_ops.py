@@ -13,6 +13,7 @@ import pytest
 import ortisan
 from tests.end_to_end.test_onnx_node_tests import NodeTest, check_built
 from tests.models.text import run_ort, text_model
+from tests.tolerances import APPROXIMATE, CLOSE, NOTHING_SEEN
 
 F32 = np.float32
 Array = np.ndarray[Any, Any]
@@ -31,7 +32,7 @@ class Case:
     body: str
     feeds: Mapping[str, Array]
     constants: Mapping[str, Array] = field(default_factory=dict)
-    tolerance: float = 2e-6
+    tolerance: float = CLOSE
     rows: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -70,15 +71,13 @@ def mha(
     return Case(f"mha_{name}", f"({inputs}) {Y})", f"y = {ms('MultiHeadAttention', more)}({arguments})", feeds, **kw)
 
 
-# Where no key is seen, logits are near -10000 and have steps of 0.001.
-COARSE = 3e-3
 MHA = [
     mha("plain", QKV, QKV_FEEDS, "q, k, v"),
     mha("scale", QKV, QKV_FEEDS, "q, k, v", "num_heads = 2, scale = 0.3"),
     mha("bias", QKV, QKV_FEEDS, "q, k, v, c", constants={"c": normal(28)}),
     mha("lengths", QKV + ", int32[B] m", QKV_FEEDS | {"m": np.array([5, 2], np.int32)}, "q, k, v, , m"),
-    mha("no_length", QKV + ", int32[B] m", QKV_FEEDS | {"m": np.array([0, 9], np.int32)}, "q, k, v, , m", tolerance=COARSE),
-    mha("padding", QKV + ", int32[B,L] m", QKV_FEEDS | HIDDEN, "q, k, v, , m", tolerance=COARSE),
+    mha("no_length", QKV + ", int32[B] m", QKV_FEEDS | {"m": np.array([0, 9], np.int32)}, "q, k, v, , m", tolerance=NOTHING_SEEN),
+    mha("padding", QKV + ", int32[B,L] m", QKV_FEEDS | HIDDEN, "q, k, v, , m", tolerance=NOTHING_SEEN),
     mha(
         "filter", QKV + ", int32[B,L] m", QKV_FEEDS | HIDDEN, "q, k, v, , m",
         "num_heads = 2, mask_filter_value = -1.5"
@@ -89,17 +88,17 @@ MHA = [
     ),
     mha(
         "mask_3d", QKV + ", int32[B,S,L] m", QKV_FEEDS | {"m": (normal(2, 3, 5) > 0).astype(np.int32)},
-        "q, k, v, , m", tolerance=COARSE,
+        "q, k, v, , m", tolerance=NOTHING_SEEN,
     ),
     mha(
         "attention_bias", QKV + ", float[1,H,S,L] a, int32[B,L] m", QKV_FEEDS | HIDDEN | {"a": normal(1, 2, 3, 5)},
-        "q, k, v, c, m, a", constants={"c": normal(28)}, tolerance=COARSE,
+        "q, k, v, c, m, a", constants={"c": normal(28)}, tolerance=NOTHING_SEEN,
     ),
     mha("attention_bias_batch", QKV + ", float[B,1,S,L] a", QKV_FEEDS | {"a": normal(2, 1, 3, 5)}, "q, k, v, , , a"),
     mha("unidirectional", SELF, SELF_FEEDS, "q, k, v", "num_heads = 2, unidirectional = 1"),
     mha(
         "unidirectional_padding", SELF + ", int32[B,S] m", SELF_FEEDS | {"m": np.array([[0, 1, 1], [1, 1, 0]], np.int32)},
-        "q, k, v, , m", "num_heads = 2, unidirectional = 1", tolerance=COARSE,
+        "q, k, v, , m", "num_heads = 2, unidirectional = 1", tolerance=NOTHING_SEEN,
     ),
     mha(
         "cross", "float[B,S,8] q, float[B,2,L,4] k, float[B,2,L,4] v",
@@ -112,7 +111,7 @@ MHA = [
             f"mha_past_{length}{'_causal' if causal else ''}", f"({SELF}, {PAST}, int32[B,T] m) {Y}, {PRESENT})",
             f"y, nk, nv = {ms('MultiHeadAttention', f'num_heads = 2, unidirectional = {causal}')}(q, k, v, c, m, , pk, pv)",
             SELF_FEEDS | past(length) | {"m": (np.arange(length + 3) >= np.array([[0], [1]])).astype(np.int32)},
-            {"c": normal(24)}, tolerance=COARSE if length == 0 else 2e-6,
+            {"c": normal(24)}, tolerance=NOTHING_SEEN if length == 0 else CLOSE,
         )
         for length in (0, 1, 7) for causal in (0, 1)
     ),
@@ -154,11 +153,11 @@ ATTENTION = [
     ),
     att(
         "past_padding", P + ", int32[B,T] m", packed_past(5) | {"m": (np.arange(8) >= np.array([[0], [7]])).astype(np.int32)},
-        "x, w, c, m, past", CAUSAL, tolerance=COARSE,
+        "x, w, c, m, past", CAUSAL, tolerance=NOTHING_SEEN,
     ),
     att(
         "past_mask_3d", P + ", int32[B,S,T] m", packed_past(5) | {"m": (normal(2, 3, 8) > 0).astype(np.int32)},
-        "x, w, c, m, past", CAUSAL, tolerance=COARSE,
+        "x, w, c, m, past", CAUSAL, tolerance=NOTHING_SEEN,
     ),
 ]  # fmt: skip
 
@@ -340,7 +339,7 @@ def test_a_sample_of_built_kernels() -> None:
     compiled = [ortisan.compile(case.model(), whole_graph=True, name="contrib") for case in sample]
     check_built(
         tuple(
-            NodeTest(case.name, graph, dict(case.feeds), reference(case), max(case.tolerance, 1e-5))
+            NodeTest(case.name, graph, dict(case.feeds), reference(case), max(case.tolerance, APPROXIMATE))
             for case, graph in zip(sample, compiled, strict=True)
         ),
         "contrib_ops",
@@ -355,10 +354,10 @@ def test_packed_forms_mean_the_same() -> None:
         mha("separate", SELF, {}, "q, k, v, c", constants={"c": normal(24)}).model(), {"q": q, "k": k, "v": v}
     )
     case = mha("packed", "float[B,S,2,3,4] x", {"x": packed}, "x, , , c", constants={"c": normal(24)})
-    np.testing.assert_allclose(reference(case)[0], want[0], rtol=2e-6, atol=2e-6)
+    np.testing.assert_allclose(reference(case)[0], want[0], rtol=CLOSE, atol=CLOSE)
     want = run_ort(mha("separate", SELF, {}, "q, k, v").model(), {"q": q, "k": k, "v": v})
     case = mha("packed_kv", "float[B,S,8] q, float[B,L,2,2,4] x", {"q": q, "x": packed[:, :, :, 1:]}, "q, x")
-    np.testing.assert_allclose(reference(case)[0], want[0], rtol=2e-6, atol=2e-6)
+    np.testing.assert_allclose(reference(case)[0], want[0], rtol=CLOSE, atol=CLOSE)
 
 
 def computed_total(case: Case) -> Case:
@@ -375,7 +374,7 @@ REFUSED = [
     (gqa("no_window", [6], 1, 5, more="local_window_size = 0"), "hides every key"),
     (mha("heads", QKV, QKV_FEEDS, "q, k, v", "num_heads = 3"), "does not divide into 3 heads"),
     (mha("mask_4d", QKV + ", int32[B,1,S,L] m", {}, "q, k, v, , m"), "4 dims"),
-    (mha("mask_unknown", QKV + ", int32[M] m", {}, "q, k, v, , m"), "one length for each of the batch"),
+    (mha("mask_unknown", QKV + ", int32[M] m", {}, "q, k, v, , m"), "one length per batch element"),
     (mha("one_past", SELF + ", float[B,2,P,4] pk", {}, "q, k, v, , , , pk"), "only one of past_key and past_value"),
     (mha("shared", f"{SELF}, {PAST}, int32[1] n", {}, "q, k, v, , , , pk, pv, n"), "shared with the present"),
     (att("shared", P, {}, "x, w, c, , past", "num_heads = 2, past_present_share_buffer = 1"), "shared with the present"),
@@ -409,4 +408,4 @@ def test_rotated_heads_are_not_put_together_and_split_again() -> None:
     case = Case("both", signature, body, feeds, ROPE)
     counts = ortisan.compile(case.model(), whole_graph=True, target="reference").op_counts()
     assert counts["permute"] == 4
-    np.testing.assert_allclose(reference(case)[0], run_ort(case.model(), feeds)[0], rtol=2e-6, atol=2e-6)
+    np.testing.assert_allclose(reference(case)[0], run_ort(case.model(), feeds)[0], rtol=CLOSE, atol=CLOSE)

@@ -18,6 +18,7 @@ from ortisan.codegen.tools.binding import import_binding
 from ortisan.runtime.artifact import Artifact
 from tests.models import decoder
 from tests.models.text import text_model
+from tests.tolerances import LAYERS
 
 pytestmark = pytest.mark.build
 
@@ -62,11 +63,11 @@ def test_shared_memory(built: tuple[str, Artifact], batch: int, padding: str) ->
         binding = bind(session, feeds, buffers)
         session.run_with_iobinding(binding)
         outputs = dict(zip(decoder.OUTPUTS, binding.get_outputs(), strict=True))
-        np.testing.assert_allclose(outputs[decoder.LOGITS].numpy(), want_logits, atol=5e-5, rtol=0)
+        np.testing.assert_allclose(outputs[decoder.LOGITS].numpy(), want_logits, atol=LAYERS, rtol=0)
         total, new = feeds["attention_mask"].shape[1], feeds["input_ids"].shape[1]
         for name, present, cache in zip(decoder.PAST, decoder.PRESENT, want, strict=True):
             assert outputs[present].data_ptr() == buffers[name].data_ptr() == arrays[name].ctypes.data
-            np.testing.assert_allclose(arrays[name][:, :, :total], cache, atol=5e-5, rtol=0)
+            np.testing.assert_allclose(arrays[name][:, :, :total], cache, atol=LAYERS, rtol=0)
             np.testing.assert_array_equal(arrays[name][:, :, : total - new], before[name][:, :, : total - new])
             assert (arrays[name][:, :, total:] == SENTINEL).all()
         past = dict(zip(decoder.PAST, want, strict=True))

@@ -22,9 +22,9 @@ from ortisan.codegen.cpu.isa import find_isa
 from ortisan.codegen.cpu.library import render_library
 from ortisan.codegen.tools.binding import import_binding
 from ortisan.registry.dtypes import DType
+from tests.tolerances import APPROXIMATE_BY_DTYPE
 
 # One rounding of the type, a few times over: the expected outputs of expanded functions are rounded at every step.
-TOLERANCE = {"float64": 1e-7, "float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
 EXPECTED_TO_COMPILE = 970
 
 
@@ -78,7 +78,7 @@ def difference(test: NodeTest, results: Any, expected: Any = None) -> str | None
             if not np.array_equal(have, want):
                 return f"{test.name}: integers differ"
             continue
-        tolerance = TOLERANCE[str(want.dtype)]
+        tolerance = APPROXIMATE_BY_DTYPE[str(want.dtype)]
         close = np.allclose(
             have.astype(float), want.astype(float), rtol=max(test.rtol, tolerance), atol=tolerance, equal_nan=True
         )

@@ -17,6 +17,7 @@ import ortisan
 from tests.models.text import run_ort
 from tests.models.zoo import FAMILIES, HEADS, HIDDEN, Family, Sizes
 from tests.models.zoo_exports import Array, export, make_feeds
+from tests.tolerances import BLOCK
 
 pytestmark = pytest.mark.torch
 
@@ -99,7 +100,7 @@ def test_gpt2_as_onnx_runtimes_optimizer_leaves_it(name: str, tmp_path: Path) ->
     assert compiled.op_counts()["attention"] == family.attentions
     for feeds in runs(family, fused):
         for have, want in zip(compiled.run(feeds), run_ort(fused, feeds), strict=True):
-            np.testing.assert_allclose(have, want, atol=2e-5, rtol=2e-5)
+            np.testing.assert_allclose(have, want, atol=BLOCK, rtol=BLOCK)
 
 
 @pytest.mark.build

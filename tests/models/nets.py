@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from tests.tolerances import APPROXIMATE
+
 WIDTH = 8
 
 
@@ -71,7 +73,7 @@ class Recurrent(nn.Module):
         return self.head(states), hidden
 
 
-def close(a: Any, b: Any, tolerance: float = 1e-5) -> None:
+def close(a: Any, b: Any, tolerance: float = APPROXIMATE) -> None:
     torch.testing.assert_close(a, b, atol=tolerance, rtol=tolerance)
 
 

@@ -15,6 +15,7 @@ from ortisan.converter.passes.canonical import Canonical, canonicalize
 from ortisan.converter.passes.origin import origins
 from ortisan.converter.read.load import load_model
 from tests.models.text import Array, random_feeds, run_ort
+from tests.tolerances import BLOCK, SAME
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -82,6 +83,18 @@ def private_nodes(model: ir.Model, op_type: str) -> list[ir.Node]:
     return [node for node in model.graph.all_nodes() if (node.domain, node.op_type) == (PRIVATE_DOMAIN, op_type)]
 
 
+def one_fused_node(
+    proto: onnx.ModelProto, op_type: str, others: tuple[str, ...], attributes: Mapping[str, Any]
+) -> tuple[Canonical, ir.Node]:
+    """The canonical model and its one fused node, which has these attributes and stands beside `others`."""
+    canonical = canonicalize(load_model(proto))
+    (node,) = private_nodes(canonical.model, op_type)
+    assert canonical.counts[f"fuse {op_type}"] == 1
+    assert {name: node.attributes[name].value for name in attributes} == attributes
+    assert sorted(other.op_type for other in canonical.model.graph if other is not node) == sorted(others)
+    return canonical, node
+
+
 def fused_once(
     proto: onnx.ModelProto,
     op_type: str,
@@ -91,19 +104,15 @@ def fused_once(
     **attributes: Any,
 ) -> Canonical:
     """One fused node with these attributes, beside `others`; it means in numpy what the model means in ORT."""
-    canonical = canonicalize(load_model(proto))
-    (node,) = private_nodes(canonical.model, op_type)
-    assert canonical.counts[f"fuse {op_type}"] == 1
-    assert {name: node.attributes[name].value for name in attributes} == attributes
-    assert sorted(other.op_type for other in canonical.model.graph if other is not node) == sorted(others)
+    canonical, node = one_fused_node(proto, op_type, others, attributes)
     assert len(origins(node)) + len(others) == len(proto.graph.node)
     feeds = random_feeds(proto, B=2, S=3)
     outputs = check_private_ops(canonical, feeds, meanings={op_type: meaning} if meaning else {})
-    np.testing.assert_allclose(outputs[0], run_ort(proto, feeds)[0], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(outputs[0], run_ort(proto, feeds)[0], rtol=0, atol=SAME)
     return canonical
 
 
-def not_fused(proto: onnx.ModelProto, op_type: str, reason: str) -> None:
+def not_fused(proto: onnx.ModelProto, reason: str, op_type: str) -> None:
     """No fused node, and a near miss with this reason."""
     canonical = canonicalize(load_model(proto))
     assert not private_nodes(canonical.model, op_type)
@@ -115,7 +124,7 @@ def check_private_ops(
     canonical: Canonical,
     feeds: Mapping[str, Array],
     *,
-    tolerance: float = 2e-5,
+    tolerance: float = BLOCK,
     meanings: Mapping[str, Callable[..., Array]] | None = None,
 ) -> list[Array]:
     """Runs the model with all fused nodes expanded, and compares each of them with its numpy meaning.

@@ -21,15 +21,9 @@ from onnx import helper, numpy_helper
 
 import ortisan
 from ortisan.registry.dtypes import DType
+from tests.tolerances import Tolerance, assert_close
 
 ort.set_default_logger_severity(4)
-
-TOLERANCE = {  # relative, absolute: `close` for one op whose result is rounded once or summed in another order
-    "float64": (1e-12, 1e-12),
-    "float32": (2e-6, 2e-6),
-    "float16": (2e-3, 2e-3),
-    "bfloat16": (2e-2, 2e-2),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +43,7 @@ class Case:
     domain: str = ""
     dynamic: bool = True
     dims: Mapping[str, Sequence[str | int | None]] = field(default_factory=dict)
-    tolerance: tuple[float, float] | None = None
+    tolerance: Tolerance | None = None
     ort: bool = True
     measured: Mapping[str, str] = field(default_factory=dict)
     """Inputs of the op that are not the given tensor but its Shape or Size."""
@@ -149,11 +143,11 @@ class Batch:
         reference = compiled.run(case.feeds())
         got = self.results[case]
         for index, (have, want) in enumerate(zip(got, reference, strict=True)):
-            assert_close(have, want, case, f"{case.name} output {index} against the numpy reference")
+            assert_close(have, want, f"{case.name} output {index} against the numpy reference", case.tolerance)
         if case.ort:
             stock = ort.InferenceSession(case.model().SerializeToString())
             for index, (have, want) in enumerate(zip(got, run_session(stock, case.feeds()), strict=True)):
-                assert_close(have, want, case, f"{case.name} output {index} against ONNX Runtime")
+                assert_close(have, want, f"{case.name} output {index} against ONNX Runtime", case.tolerance)
 
 
 def run_session(session: ort.InferenceSession, feeds: Mapping[str, Any]) -> list[np.ndarray[Any, Any]]:
@@ -183,18 +177,6 @@ def compiles(case: Case) -> bool:
     except ortisan.OrtisanError:
         return False
     return True
-
-
-def assert_close(have: np.ndarray[Any, Any], want: np.ndarray[Any, Any], case: Case, what: str) -> None:
-    assert have.shape == want.shape, f"{what}: shape {have.shape}, expected {want.shape}"
-    assert have.dtype == want.dtype, f"{what}: dtype {have.dtype}, expected {want.dtype}"
-    if not DType.from_numpy(have.dtype).is_float:
-        np.testing.assert_array_equal(have, want, err_msg=what)
-        return
-    relative, absolute = case.tolerance or TOLERANCE[str(have.dtype)]
-    np.testing.assert_allclose(
-        have.astype(np.float64), want.astype(np.float64), rtol=relative, atol=absolute, equal_nan=True, err_msg=what
-    )
 
 
 def refused(case: Case, reason: str) -> None:

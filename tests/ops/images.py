@@ -5,14 +5,15 @@ from __future__ import annotations
 import onnxruntime as ort
 
 import ortisan
-from tests.ops.harness import Case, assert_close, run_session
+from tests.ops.harness import Case, run_session
+from tests.tolerances import assert_close
 
 
 def check_reference(case: Case) -> None:
     compiled = ortisan.compile(case.model(), whole_graph=True, target="reference")
     want = run_session(ort.InferenceSession(case.model().SerializeToString()), case.feeds())
     for have, expected in zip(compiled.run(case.feeds()), want, strict=True):
-        assert_close(have, expected, case, case.name)
+        assert_close(have, expected, case.name, case.tolerance)
 
 
 def reason_on_cpus(case: Case) -> str:

@@ -24,7 +24,8 @@ from ortisan.registry.dims import Dim, symbol
 from ortisan.registry.dtypes import DType
 from ortisan.registry.evaluate import evaluate_graph
 from ortisan.registry.graph import Graph, TensorType, Value
-from tests.ops.harness import TOLERANCE, _numpy, _ort_value
+from tests.ops.harness import run_session
+from tests.tolerances import Tolerance, assert_close
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 _DOMAIN = "ortisan.op_graphs"
@@ -38,7 +39,7 @@ class GraphCase:
     inputs: Arrays
     write: Callable[..., Value | Sequence[Value]]
     dims: Mapping[str, Sequence[str | int]] = field(default_factory=dict)
-    tolerance: tuple[float, float] | None = None
+    tolerance: Tolerance | None = None
 
     def __str__(self) -> str:
         return self.name
@@ -94,23 +95,11 @@ class GraphBatch:
         return ort.InferenceSession(model.SerializeToString(), options)
 
     def run(self, case: GraphCase, inputs: Arrays | None = None, threads: int = 1) -> list[np.ndarray[Any, Any]]:
-        feeds = {name: _ort_value(array) for name, array in (inputs or case.inputs).items()}
-        return [_numpy(value) for value in self.session(case, threads).run_with_ort_values(None, feeds)]
+        return run_session(self.session(case, threads), inputs or case.inputs)
 
     def check(self, case: GraphCase) -> None:
         for index, (have, want) in enumerate(zip(self.run(case), case.reference(), strict=True)):
-            close(have, want, f"{case.name} output {index}", case.tolerance)
-
-
-def close(
-    have: np.ndarray[Any, Any], want: np.ndarray[Any, Any], what: str, tolerance: tuple[float, float] | None = None
-) -> None:
-    assert (have.shape, have.dtype) == (want.shape, want.dtype), what
-    if not DType.from_numpy(have.dtype).is_float:
-        np.testing.assert_array_equal(have, want, err_msg=what)
-        return
-    relative, absolute = tolerance or TOLERANCE[str(have.dtype)]
-    np.testing.assert_allclose(have.astype(np.float64), want.astype(np.float64), relative, absolute, err_msg=what)
+            assert_close(have, want, f"{case.name} output {index}", case.tolerance)
 
 
 def _names(graph: Graph) -> list[str]:

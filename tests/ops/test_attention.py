@@ -8,12 +8,11 @@ from ortisan.registry.refusal import Refused
 from tests.ops.arrays import values
 from tests.ops.harness import Case
 from tests.ops.op_graphs import GraphBatch, GraphCase
-
-CLOSE = (1e-5, 1e-5)
+from tests.tolerances import APPROXIMATE, HALF_SOFTMAX, SAME
 
 
 def _case(name: str, b: int, h: int, s: int, t: int, d: int, e: int, mask: np.ndarray | None = None, kind: str = "none",
-          empty: str = "softmax", causal: str = "none", dtype: object = np.float32, tolerance: tuple[float, float] = CLOSE) -> Case:  # fmt: skip
+          empty: str = "softmax", causal: str = "none", dtype: object = np.float32, tolerance: float = APPROXIMATE) -> Case:  # fmt: skip
     inputs = {
         "q": values(b, h, s, d, dtype=dtype, high=2, low=-2), "k": values(b, h, t, d, dtype=dtype, seed=1, high=2, low=-2),
         "v": values(b, h, t, e, dtype=dtype, seed=2),
@@ -55,7 +54,7 @@ CASES = [
     _case("causal_and_mask", 2, 3, 5, 9, 8, 8, _additive(2, 1, 5, 9), "additive", causal="lower_right"),
     _case("causal_and_padding", 2, 3, 9, 9, 8, 8, np.arange(9).reshape(1, 1, 1, 9) > 2, "boolean", "zero", causal="upper_left"),
     _case("causal_nothing_seen", 1, 1, 9, 4, 8, 8, causal="lower_right", empty="zero"), _case("causal_nothing_seen_nan", 1, 1, 9, 4, 8, 8, causal="lower_right"),
-    _case("float64", 2, 3, 5, 9, 8, 8, dtype=np.float64), _case("float16", 2, 3, 5, 9, 8, 8, dtype=np.float16, tolerance=(5e-3, 5e-3)),
+    _case("float64", 2, 3, 5, 9, 8, 8, dtype=np.float64), _case("float16", 2, 3, 5, 9, 8, 8, dtype=np.float16, tolerance=HALF_SOFTMAX),
 ]  # fmt: skip
 
 
@@ -66,7 +65,7 @@ def test_attention(case: Case, batch) -> None:
 
 
 def _grouped(name: str, heads: int, group: int, s: int, t: int, d: int = 8, mask: np.ndarray | None = None, dtype: object = np.float32,
-             dims: object = None, tolerance: tuple[float, float] = CLOSE, **options: object) -> GraphCase:  # fmt: skip
+             dims: object = None, tolerance: float = APPROXIMATE, **options: object) -> GraphCase:  # fmt: skip
     inputs = {
         "q": values(2, heads, s, d, dtype=dtype, high=2, low=-2), "k": values(2, heads // group, t, d, dtype=dtype, seed=1, high=2, low=-2),
         "v": values(2, heads // group, t, d, dtype=dtype, seed=2),
@@ -83,11 +82,11 @@ GROUPS = [_grouped(f"group_{group}_of_{heads}_{s}x{t}", heads, group, s, t) for 
 GROUPS += [
     _grouped("group_mask", 6, 3, 5, 70, mask=values(2, 6, 5, 70, dtype=bool), empty_rows_zero=True),
     _grouped("group_causal", 6, 3, 5, 70, causal="lower_right"), _grouped("group_head_64", 4, 2, 2, 200, 64), _grouped("group_head_300", 4, 2, 2, 70, 300),
-    _grouped("group_float16", 4, 2, 2, 70, 64, dtype=np.float16, tolerance=(5e-3, 5e-3)), _grouped("group_float64", 4, 2, 2, 70, dtype=np.float64),
+    _grouped("group_float16", 4, 2, 2, 70, 64, dtype=np.float16, tolerance=HALF_SOFTMAX), _grouped("group_float64", 4, 2, 2, 70, dtype=np.float64),
     _grouped("group_symbolic", 4, 2, 3, 9, dims={"q": ["b", "h", "s", 8], "k": ["b", "g", "t", 8], "v": ["b", "g", "t", 8]}),
     _grouped("softcap", 4, 1, 5, 70, softcap=0.5), _grouped("softcap_wide", 4, 2, 67, 70, softcap=50.0), _grouped("softcap_causal", 4, 2, 5, 70, softcap=0.5, causal="lower_right"),
     _grouped("softcap_boolean", 4, 2, 5, 70, mask=values(2, 1, 5, 70, dtype=bool), softcap=0.5), _grouped("softcap_additive", 4, 2, 5, 70, mask=_additive(5, 70), softcap=0.5),
-    _grouped("softcap_bias", 4, 2, 1, 70, mask=values(4, 1, 70), softcap=0.5), _grouped("softcap_float16", 4, 2, 5, 9, softcap=0.5, dtype=np.float16, tolerance=(5e-3, 5e-3)),
+    _grouped("softcap_bias", 4, 2, 1, 70, mask=values(4, 1, 70), softcap=0.5), _grouped("softcap_float16", 4, 2, 5, 9, softcap=0.5, dtype=np.float16, tolerance=HALF_SOFTMAX),
     _grouped("softcap_float64", 4, 2, 5, 9, softcap=0.5, dtype=np.float64),
 ]  # fmt: skip
 GROUP_BATCH = GraphBatch(GROUPS, "attention_groups")
@@ -105,7 +104,7 @@ def test_grouped_heads_mean_repeated_heads() -> None:
     for name in "kv":
         inputs[name] = np.repeat(inputs[name], 3, axis=1)
     whole = GraphCase("whole", inputs, lambda b, *v: b.add(Attention(8**-0.5), *v))
-    np.testing.assert_allclose(case.reference()[0], whole.reference()[0], 1e-6)
+    np.testing.assert_allclose(case.reference()[0], whole.reference()[0], SAME)
 
 
 def test_softcap_bounds_the_logits_before_the_mask() -> None:

@@ -12,7 +12,8 @@ from ortisan.registry.graph import Value
 from ortisan.registry.ops import Attention, CacheWrite, Concatenate, DynamicSlice, Permute
 from ortisan.registry.refusal import Refused
 from tests.ops.arrays import values
-from tests.ops.op_graphs import GraphBatch, GraphCase, close
+from tests.ops.op_graphs import GraphBatch, GraphCase
+from tests.tolerances import APPROXIMATE, assert_close
 
 
 def _case(name: str, past: tuple[int, ...], rows: int, starts: Any = None, axis: int = 2, dtype: Any = np.float32,
@@ -70,7 +71,7 @@ DECODE = GraphCase(
     },
     _decode,
     {"q": ["b", "s", 4, 8], "k": ["b", "s", 2, 8], "v": ["b", "s", 2, 8], "past_k": ["b", 2, "t", 8], "past_v": ["b", 2, "t", 8], "sizer": ["used"]},
-    (1e-5, 1e-5),
+    APPROXIMATE,
 )  # fmt: skip
 GROW = GraphCase(
     "grow",
@@ -80,7 +81,7 @@ GROW = GraphCase(
     },
     _grow,
     {"q": ["b", 4, "s", 8], "k": ["b", 2, "s", 8], "v": ["b", 2, "s", 8], "past_k": ["b", 2, "p", 8], "past_v": ["b", 2, "p", 8]},
-    (1e-5, 1e-5),
+    APPROXIMATE,
 )  # fmt: skip
 CASES += [DECODE, GROW]
 BATCH = GraphBatch(CASES, "cache_write")
@@ -143,7 +144,7 @@ def test_an_output_may_be_the_memory_of_the_past(case: GraphCase) -> None:
 def test_a_decoder_writes_its_caches_in_place() -> None:
     outputs, inputs = _bind(DECODE, {"out1": "past_k", "out2": "past_v"})
     for have, want in zip(outputs, DECODE.reference(), strict=True):
-        close(have, want, "decode", (1e-5, 1e-5))
+        assert_close(have, want, "decode", APPROXIMATE)
     for name, output in (("past_k", outputs[1]), ("past_v", outputs[2])):
         assert not np.array_equal(inputs[name], DECODE.inputs[name])
         np.testing.assert_array_equal(inputs[name], output)

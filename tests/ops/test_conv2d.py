@@ -5,8 +5,9 @@ import pytest
 from tests.ops.arrays import values
 from tests.ops.harness import Case, refused
 from tests.ops.images import check_reference, reason_on_cpus
+from tests.tolerances import APPROXIMATE, WIDE
 
-SUMS = (1e-5, 1e-4)
+SUMS = (APPROXIMATE, WIDE)
 
 
 def _conv(

@@ -5,10 +5,11 @@ import pytest
 
 from tests.ops.arrays import values
 from tests.ops.harness import Case
+from tests.tolerances import APPROXIMATE
 
 CASES = [
     Case(f"CumSum_{axis}_{exclusive}_{reverse}", "CumSum", {"x": values(3, 5, 19), "axis": np.array(axis)},
-         {"exclusive": exclusive, "reverse": reverse}, constants=("axis",), tolerance=(1e-5, 1e-5))
+         {"exclusive": exclusive, "reverse": reverse}, constants=("axis",), tolerance=APPROXIMATE)
     for axis in (0, 1, -1) for exclusive in (0, 1) for reverse in (0, 1)
 ]  # fmt: skip
 CASES += [

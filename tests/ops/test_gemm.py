@@ -5,11 +5,11 @@ import pytest
 
 from tests.ops.arrays import BFLOAT16, special, values
 from tests.ops.harness import Case
+from tests.tolerances import APPROXIMATE, HALF_SUMS, WIDE
 
 # Below, at and above the register tile (6 x 16) and off it; prime and unit sizes; nothing at all.
 SIZES = [(1, 1, 1), (1, 5, 3), (5, 15, 7), (6, 16, 8), (7, 17, 9), (13, 31, 29), (12, 32, 64), (131, 47, 53), (3, 16, 0), (0, 16, 4),
          (2, 100, 800)]  # fmt: skip
-SUMS = (1e-5, 1e-5)
 
 CASES = [
     Case(
@@ -17,7 +17,7 @@ CASES = [
         "MatMul",
         {"x": values(m, k), "w": values(k, n, seed=1)},
         constants=("w",),
-        tolerance=(1e-5, 1e-5 * max(k, 1)),
+        tolerance=(APPROXIMATE, APPROXIMATE * max(k, 1)),
     )
     for m, n, k in SIZES
 ]
@@ -27,27 +27,39 @@ CASES += [
         "MatMul",
         {"x": values(2, m, k), "w": values(k, n, seed=1)},
         constants=("w",),
-        tolerance=SUMS,
+        tolerance=APPROXIMATE,
     )
     for m, n, k in [(7, 17, 9), (1, 33, 5)]
 ]
 CASES += [
     Case(f"MatMul_{np.dtype(t)}", "MatMul", {"x": values(7, 9, dtype=t), "w": values(9, 19, dtype=t, seed=1)}, constants=("w",),
-         ort=t not in (np.float16, BFLOAT16), tolerance=(2e-2, 2e-2) if np.dtype(t).itemsize == 2 else SUMS)
+         ort=t not in (np.float16, BFLOAT16), tolerance=HALF_SUMS if np.dtype(t).itemsize == 2 else APPROXIMATE)
     for t in (np.float64, np.float16, BFLOAT16, np.int32, np.int64, np.uint32)
 ]  # fmt: skip
 CASES += [
+    Case("MatMul_special", "MatMul", {"x": special(9, 16), "w": values(16, 20)}, constants=("w",), tolerance=WIDE),
+    Case("MatMul_run_time_weight", "MatMul", {"x": values(3, 5, 9), "w": values(9, 17, seed=1)}, tolerance=APPROXIMATE),
     Case(
-        "MatMul_special", "MatMul", {"x": special(9, 16), "w": values(16, 20)}, constants=("w",), tolerance=(1e-4, 1e-4)
+        "MatMul_vector_left",
+        "MatMul",
+        {"x": values(9), "w": values(9, 17, seed=1)},
+        constants=("w",),
+        tolerance=APPROXIMATE,
     ),
-    Case("MatMul_run_time_weight", "MatMul", {"x": values(3, 5, 9), "w": values(9, 17, seed=1)}, tolerance=SUMS),
     Case(
-        "MatMul_vector_left", "MatMul", {"x": values(9), "w": values(9, 17, seed=1)}, constants=("w",), tolerance=SUMS
+        "MatMul_vector_right",
+        "MatMul",
+        {"x": values(4, 9), "w": values(9, seed=1)},
+        constants=("w",),
+        tolerance=APPROXIMATE,
     ),
     Case(
-        "MatMul_vector_right", "MatMul", {"x": values(4, 9), "w": values(9, seed=1)}, constants=("w",), tolerance=SUMS
+        "MatMul_two_vectors",
+        "MatMul",
+        {"x": values(9), "w": values(9, seed=1)},
+        constants=("w",),
+        tolerance=APPROXIMATE,
     ),
-    Case("MatMul_two_vectors", "MatMul", {"x": values(9), "w": values(9, seed=1)}, constants=("w",), tolerance=SUMS),
 ]
 GEMMS = {
     "plain": {}, "transB": {"transB": 1}, "transA": {"transA": 1}, "both": {"transA": 1, "transB": 1},
@@ -64,7 +76,7 @@ for _name, _attributes in GEMMS.items():
                 {"x": _x, "w": _w, "c": values(19, seed=2)},
                 _attributes,
                 constants=_constant,
-                tolerance=SUMS,
+                tolerance=APPROXIMATE,
             )
         )
 CASES += [
@@ -73,11 +85,13 @@ CASES += [
         "Gemm",
         {"x": values(7, 9), "w": values(9, 19, seed=1), "c": c},
         constants=("w", "c"),
-        tolerance=SUMS,
+        tolerance=APPROXIMATE,
     )
     for i, c in enumerate([values(7, 19), values(7, 1), values(1, 19), values(1), np.float32(3).reshape(())])
 ]
-CASES += [Case("Gemm_no_c", "Gemm", {"x": values(7, 9), "w": values(9, 19, seed=1)}, constants=("w",), tolerance=SUMS)]
+CASES += [
+    Case("Gemm_no_c", "Gemm", {"x": values(7, 9), "w": values(9, 19, seed=1)}, constants=("w",), tolerance=APPROXIMATE)
+]
 
 
 @pytest.mark.build

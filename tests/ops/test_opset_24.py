@@ -9,9 +9,7 @@ import pytest
 
 from tests.ops.arrays import values
 from tests.ops.harness import Case, compiles, refused
-
-CLOSE = (1e-5, 1e-5)
-HALF = (5e-3, 5e-3)
+from tests.tolerances import APPROXIMATE, HALF_SOFTMAX
 
 
 def _visible(*shape: int) -> np.ndarray:
@@ -46,7 +44,7 @@ def _attention(
         attributes = {"q_num_heads": h, "kv_num_heads": g} | attributes
     while inputs and next(reversed(inputs.values())) is None:
         inputs.popitem()
-    tolerance = HALF if dtype == np.float16 else CLOSE
+    tolerance = HALF_SOFTMAX if dtype == np.float16 else APPROXIMATE
     return Case(
         name, "Attention", inputs, attributes, outputs=outputs or (1 if past is None else 3), opset=opset, dims=dims,
         tolerance=tolerance, ort=ort,
@@ -81,7 +79,7 @@ INFINITE[[0, 1, 2], [3, 4, 5]] = np.nan, np.inf, -np.inf
 
 
 def _rms(name: str, x: np.ndarray, axis: int, scale: np.ndarray, **attributes: Any) -> Case:
-    return Case(f"rms_{name}", "RMSNormalization", {"x": x, "scale": scale}, {"axis": axis, **attributes}, opset=24, tolerance=HALF if x.dtype == np.float16 else None)  # fmt: skip
+    return Case(f"rms_{name}", "RMSNormalization", {"x": x, "scale": scale}, {"axis": axis, **attributes}, opset=24, tolerance=HALF_SOFTMAX if x.dtype == np.float16 else None)  # fmt: skip
 
 
 RMS = [

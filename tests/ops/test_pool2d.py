@@ -5,10 +5,11 @@ import pytest
 from tests.ops.arrays import values
 from tests.ops.harness import Case, refused
 from tests.ops.images import check_reference, reason_on_cpus
+from tests.tolerances import APPROXIMATE
 
 
 def _pool(op: str, name: str, **attributes: object) -> Case:
-    return Case(f"{op}_{name}", op, {"x": values(2, 4, 9, 7)}, attributes, tolerance=(1e-5, 1e-5))
+    return Case(f"{op}_{name}", op, {"x": values(2, 4, 9, 7)}, attributes, tolerance=APPROXIMATE)
 
 
 CASES = [

@@ -5,6 +5,7 @@ import pytest
 
 from tests.ops.arrays import special, values
 from tests.ops.harness import Case, refused
+from tests.tolerances import APPROXIMATE, HALF_SUMS, WIDE
 
 OPS = [
     "ReduceSum",
@@ -27,21 +28,21 @@ def _case(name: str, op: str, x: np.ndarray, axes: list[int] | None, **more: obj
 
 
 CASES = [
-    _case(f"{op}_{''.join(map(str, axes))}", op, values(3, 5, 19, low=0.5 if "Log" in op else -2, high=2), axes, tolerance=(1e-5, 1e-5))
+    _case(f"{op}_{''.join(map(str, axes))}", op, values(3, 5, 19, low=0.5 if "Log" in op else -2, high=2), axes, tolerance=APPROXIMATE)
     for op in OPS for axes in AXES
 ]  # fmt: skip
-CASES += [_case(f"{op}_all", op, values(7, 3, low=0.5), None, tolerance=(1e-5, 1e-5)) for op in OPS]
+CASES += [_case(f"{op}_all", op, values(7, 3, low=0.5), None, tolerance=APPROXIMATE) for op in OPS]
 CASES += [_case(f"{op}_{np.dtype(t)}", op, values(3, 17, dtype=t), [1], ort=t in (np.int32, np.int64) and op not in ("ReduceProd", "ReduceL1"))
           for op in ("ReduceSum", "ReduceMax", "ReduceMin", "ReduceMean", "ReduceProd", "ReduceL1", "ReduceSumSquare")
           for t in (np.int8, np.int32, np.int64, np.uint8)]  # fmt: skip
-CASES += [_case(f"{op}_{np.dtype(t)}", op, values(3, 17, dtype=t), [1], ort=False, tolerance=(2e-2, 2e-2) if np.dtype(t).itemsize == 2 else None)
+CASES += [_case(f"{op}_{np.dtype(t)}", op, values(3, 17, dtype=t), [1], ort=False, tolerance=HALF_SUMS if np.dtype(t).itemsize == 2 else None)
           for op in ("ReduceSum", "ReduceMax", "ReduceMean", "ReduceL2") for t in (np.float64, np.float16)]  # fmt: skip
 CASES += [
-    _case(f"{op}_special", op, special(16, 9), [1], ort=op in ("ReduceSum", "ReduceMean"), tolerance=(1e-5, 1e-5))
+    _case(f"{op}_special", op, special(16, 9), [1], ort=op in ("ReduceSum", "ReduceMean"), tolerance=APPROXIMATE)
     for op in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceLogSumExp")
 ]
 CASES += [
-    _case("ReduceSum_long", "ReduceSum", values(2, 100_003), [1], tolerance=(1e-4, 1e-2)),
+    _case("ReduceSum_long", "ReduceSum", values(2, 100_003), [1], tolerance=(WIDE, 1e-2)),
     _case("ReduceSum_empty", "ReduceSum", values(3, 0), [1]),
     _case("ReduceProd_empty", "ReduceProd", values(3, 0), [1]),
     _case("ReduceMax_bool", "ReduceMax", values(3, 7, dtype=bool), [1]),

@@ -9,6 +9,7 @@ from ortisan.registry.ops import RmsNorm
 from ortisan.registry.refusal import Refused
 from tests.ops.arrays import BFLOAT16, values
 from tests.ops.op_graphs import GraphBatch, GraphCase
+from tests.tolerances import SAME
 
 
 def _norm(name: str, x: np.ndarray, axis: int, scaled: bool = True, dims: object = None, **more: object) -> GraphCase:
@@ -40,7 +41,7 @@ def test_rms_norm(case: GraphCase) -> None:
 def test_what_the_reference_means() -> None:
     x = np.array([[3.0, 4.0]], np.float32)
     (got,) = _norm("two", x, 1, False).reference()
-    np.testing.assert_allclose(got, x / np.sqrt(12.5), 1e-6)
+    np.testing.assert_allclose(got, x / np.sqrt(12.5), SAME)
 
 
 def test_what_does_not_fit_is_refused() -> None:

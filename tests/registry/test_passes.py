@@ -22,6 +22,7 @@ from ortisan.registry.passes.narrow import narrow
 from ortisan.registry.passes.rewrite import PASSES, Rule, run_pass
 from ortisan.registry.verify import IllegalGraph, verify_graph
 from tests.ops.arrays import values
+from tests.tolerances import APPROXIMATE
 
 CHANNELS_FIRST, CHANNELS_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 
@@ -49,7 +50,7 @@ FACTORS, TERMS = per_channel(*range(1, 7)), per_channel(*range(-3, 3))
 def same(graph: Graph, changed: Graph) -> None:
     x = values(2, 4, 5, 5, seed=3)
     for have, want in zip(evaluate_graph(changed, [x]), evaluate_graph(graph, [x]), strict=True):
-        np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(have, want, rtol=APPROXIMATE, atol=APPROXIMATE)
 
 
 def kinds(graph: Graph) -> list[str]:

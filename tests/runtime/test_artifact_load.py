@@ -15,6 +15,7 @@ import pytest
 import ortisan
 from ortisan.codegen.cpu.isa import cpu_features
 from ortisan.runtime.artifact import open_artifact
+from tests.tolerances import SAME
 
 pytestmark = pytest.mark.build
 
@@ -29,7 +30,7 @@ def test_a_session_gives_what_stock_ort_gives(
     built: ortisan.Artifact, model_file: Path, x: dict[str, np.ndarray]
 ) -> None:
     expected = ort.InferenceSession(model_file, providers=["CPUExecutionProvider"]).run(None, x)
-    np.testing.assert_allclose(ortisan.load(built.folder).run(None, x)[0], expected[0], atol=1e-6)
+    np.testing.assert_allclose(ortisan.load(built.folder).run(None, x)[0], expected[0], atol=SAME)
 
 
 def test_options_and_artifacts_are_taken_too(built: ortisan.Artifact, x: dict[str, np.ndarray]) -> None:
@@ -103,7 +104,7 @@ def test_an_artifact_that_was_built_again(model_file: Path, folder: Path, x: dic
     old = ortisan.load(folder)
     new = ortisan.build(model_file, folder, exclude="Softmax", keep="all")
     assert new.ops == ("layers_0", "layers_1")
-    np.testing.assert_allclose(ortisan.load(folder).run(None, x)[0], old.run(None, x)[0], atol=1e-6)
+    np.testing.assert_allclose(ortisan.load(folder).run(None, x)[0], old.run(None, x)[0], atol=SAME)
 
 
 @pytest.mark.skipif("avx512f" in cpu_features(), reason="this CPU runs all x86 targets")

@@ -11,6 +11,7 @@ import pytest
 
 import ortisan
 from ortisan.pipeline.check import bench
+from tests.tolerances import SAME
 
 pytestmark = pytest.mark.build
 
@@ -39,7 +40,7 @@ def test_load_tells_the_session(
     session = ortisan.load(built.folder, weights=weights)  # type: ignore[arg-type]
     assert entry(session) == weights
     expected = ort.InferenceSession(model_file, providers=["CPUExecutionProvider"]).run(None, x)[0]
-    np.testing.assert_allclose(session.run(None, x)[0], expected, atol=1e-6)
+    np.testing.assert_allclose(session.run(None, x)[0], expected, atol=SAME)
 
 
 def test_build_records_the_default(model_file: Path, tmp_path: Path) -> None:

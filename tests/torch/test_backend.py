@@ -17,6 +17,7 @@ import ortisan.torch as front  # noqa: E402
 from ortisan.errors import OptionError, UnsupportedError  # noqa: E402
 from ortisan.torch.reasons import WentEager  # noqa: E402
 from tests.models.nets import GREEDY, WIDTH, Broken, Net, bert, close, gpt2, llama, resnet, text  # noqa: E402
+from tests.tolerances import WIDE  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.build]
 STRICT = {"strict": True}
@@ -41,7 +42,7 @@ def test_models_give_what_eager_gives(make: Any, inputs: Any, dynamic: bool, gra
     fast = compiled(model, dynamic=dynamic)
     with torch.no_grad():
         for each in inputs:
-            close(fast(**each)[0], model(**each)[0], 1e-4)
+            close(fast(**each)[0], model(**each)[0], WIDE)
     assert graphs[-1].artifact.ops
     assert len({graph.artifact.folder for graph in graphs if graph.artifact}) == 1
 
@@ -159,15 +160,15 @@ def test_wrong_options_are_refused(options: Any, mode: str | None, message: str)
 
 
 def test_modes_set_the_tuning() -> None:
-    from ortisan.torch.options import make_options
+    from ortisan.torch.options import front_options
 
-    assert [make_options({}, mode).tune for mode in ("default", "reduce-overhead", "max-autotune")] == [
+    assert [front_options({}, mode).build.tune for mode in ("default", "reduce-overhead", "max-autotune")] == [
         "off",
         "auto",
         "full",
     ]
-    assert make_options({"tune": "off"}, "max-autotune").tune == "off"
-    assert make_options({}, "max-autotune").keep == "faster"
+    assert front_options({"tune": "off"}, "max-autotune").build.tune == "off"
+    assert front_options({}, "max-autotune").build.keep == "faster"
 
 
 def trained(net: Any, step: Any, steps: int) -> tuple[list[float], list[Any]]:

@@ -180,5 +180,5 @@ def test_what_cpp_can_not_be_given_for() -> None:
         front.map_op("ortisan_tests::squash", lambda x: x, cpp="x")
     with pytest.raises(OptionError, match="needs an ONNX function or cpp="):
         front.map_op("ortisan_tests::squash")
-    with pytest.raises(OptionError, match="reference= of 'ortisan_tests::squash' belongs to cpp="):
+    with pytest.raises(OptionError, match="reference= of 'ortisan_tests::squash' only applies to cpp="):
         front.map_op("ortisan_tests::squash", lambda x: x, reference=abs)

@@ -30,7 +30,7 @@ def test_intercept_tells_the_arguments_and_goes_again() -> None:
     assert [call.module for call in calls] == ["Broken", "second"]
     assert str(calls[0]) == f"Broken\n  arg0: float32[3, {WIDTH}] on cpu from -1 to 2"
     assert not model._forward_pre_hooks
-    with pytest.raises(OptionError, match="no submodule of Broken is called like third"):
+    with pytest.raises(OptionError, match="no submodule of Broken matches third"):
         front.intercept(model, names="third")
 
 

@@ -11,7 +11,7 @@ from ortisan.codegen.render import plain_files, render
 from ortisan.codegen.tables import GraphTables, LibrarySource, WeightRow, describe_graph
 from ortisan.registry.dtypes import DType
 
-_FOLDERS = ("graph", "ort", "ort_ait")
+_FOLDERS = ("graph", "ort", "ait/glue")
 _INCLUDED = frozenset({"model_container.cu", "model_container_base.cu", "model_interface.cu"})
 """Sources of AITemplate that ait_model.cu includes."""
 _UNUSED = frozenset({"standalone.cu", "windll.cu", "utility.cu", "debug_utility.cu"})
@@ -66,7 +66,7 @@ def render_cuda_library(
         files |= {f"{folder}/{file}": content for file, content in model.files.items() if file not in _UNUSED}
         files.setdefault(f"{folder}/{_CONSTANTS}", b"")
     graphs = tuple(_graph(model, op, folder) for model, op, folder in zip(models, ops, folders, strict=True))
-    files["graphs.cpp"] = render("ort_ait/graphs.cpp.j2", GraphsSource(graphs))
+    files["graphs.cpp"] = render("ait/glue/graphs.cpp.j2", GraphsSource(graphs))
     files["library.cpp"] = render("graph/library.cpp.j2", LibrarySource(len(models), domain))
     sources = tuple(_model(model, folder) for model, folder in zip(models, folders, strict=True))
     build = CudaBuildSource(name, tuple(architectures), sources, fast_math)

@@ -1,7 +1,7 @@
 """The instruction sets a library can be built for, and which of them this machine has.
 
 A row of the table is everything the build and the run-time check need to know about a level. Features carry the names
-of /proc/cpuinfo's x86 `flags`; `templates/ort_cpu/cpu_features.h` looks the same names up with CPUID.
+of /proc/cpuinfo's x86 `flags`; `templates/cpu/glue/cpu_features.h` looks the same names up with CPUID.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Template:
-    """A file of templates/cpu/ that is rendered to one function, and the headers which that function needs."""
+    """What is rendered to one function, named by folder and file in templates/cpu/, and the headers it needs."""
 
     name: str
     headers: tuple[str, ...] = ()
@@ -159,11 +159,16 @@ def op_of(node: Node, kind: type[_Op]) -> _Op:
     return node.op
 
 
+def flag(value: bool) -> str:
+    """A C++ literal."""
+    return "true" if value else "false"
+
+
 def literal(number: Any, dtype: DType) -> str:
     """A C++ literal of the compute type that has exactly this value."""
     cpp = dtype.compute_cpp
     if dtype is DType.BOOL:
-        return "true" if number else "false"
+        return flag(number)
     if dtype.is_integer:
         whole = int(number)
         if whole == np.iinfo(np.int64).min:

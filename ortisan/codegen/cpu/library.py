@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ortisan.codegen.cpu.folders import LIBRARY_FOLDERS
 from ortisan.codegen.cpu.isa import Isa
 from ortisan.codegen.cpu.plan import GraphPlan
 from ortisan.codegen.cpu.source import render_file
@@ -25,15 +26,11 @@ class BuildSource:
     features: tuple[str, ...]
 
 
-CPU_FOLDERS = ("graph", "cpu", "ort", "ort_cpu", "binding")
-"""Of templates/: what a library for CPUs is made of, beside what is rendered."""
-
-
 def render_library(
     plans: Sequence[GraphPlan], *, name: str, domain: str, ops: Sequence[str], isa: Isa
 ) -> dict[str, str]:
     """File name -> content. The same plans give the same bytes."""
-    files = plain_files(*CPU_FOLDERS)
+    files = plain_files(*LIBRARY_FOLDERS)
     sources = []
     for first in range(0, len(plans), _GRAPHS_PER_FILE):
         last = first + _GRAPHS_PER_FILE

@@ -19,7 +19,7 @@ from ortisan.registry.dims import Dim, evaluate, product, typical
 from ortisan.registry.graph import Graph, Value
 
 _SLOT_BOUNDARY = 64
-"""Slots start on multiples of it; see `place` in templates/cpu/graph.cpp.j2."""
+"""Slots start on multiples of it; see `place` in templates/cpu/base/graph.cpp.j2."""
 
 
 @dataclass(frozen=True)

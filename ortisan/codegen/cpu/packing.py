@@ -14,7 +14,7 @@ Layout = Literal["plain", "panels_rcr", "panels_rrr"]
 
 
 def panel_width(dtype: DType) -> int:
-    """Columns per panel; `panel_width<T>` in templates/cpu/tile.h."""
+    """Columns per panel; `panel_width<T>` in templates/cpu/products/tile.h."""
     return 8 if dtype is DType.FLOAT64 else 16
 
 

@@ -50,7 +50,7 @@ def render_graph(plan: GraphPlan, index: int, op: str) -> str:
         tuple(calls),
         is_thin(plan),
     )
-    return render("cpu/graph.cpp.j2", source)
+    return render("cpu/base/graph.cpp.j2", source)
 
 
 def _weights(plan: GraphPlan) -> tuple[WeightRow, ...]:
@@ -111,7 +111,7 @@ def render_file(plans: Sequence[GraphPlan], first_index: int, ops: Sequence[str]
     used = {header for kernel in kernels for header in kernel.template.headers}
     graphs = tuple(render_graph(plan, first_index + i, ops[i]) for i, plan in enumerate(plans))
     headers = tuple(sorted({"execution.h", "pieces.h", "types.h", *used}))
-    return render("cpu/graphs.cpp.j2", FileSource(headers, _snippets(plans), graphs))
+    return render("cpu/base/graphs.cpp.j2", FileSource(headers, _snippets(plans), graphs))
 
 
 def _snippets(plans: Sequence[GraphPlan]) -> tuple[Scalar, ...]:

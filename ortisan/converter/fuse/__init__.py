@@ -1,4 +1,4 @@
-"""Fuses written-out formulas into single ops of the private domain, and undoes it for those that are not compiled."""
+"""Fuses written-out formulas into single ops of the private domain, and expands those that are not compiled."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ Dim = int | ir.SymbolicDim
 
 @dataclass(frozen=True)
 class _Attention(Fused):
-    """What was read: enough to write the attention anew, as the body of the fused node."""
+    """An attention as it was matched, with all that is needed to rewrite it as the body of the fused node."""
 
     logits: Logits | None = None
     v: ir.Value | None = None
@@ -73,7 +73,7 @@ class Attention(Formula):
     def read(self, values: Bindings, root: ir.Node) -> Fused:
         guarded = "zero" in values
         if guarded and constant_scalar(values["zero"]) != 0.0:
-            raise Mismatch("its guard against NaN does not put zeros")
+            raise Mismatch("its NaN guard does not insert zeros")
         self._check_axis(values["weights"])
         logits = read_logits(values["logits"])
         q, keys, v = _dims(logits.q, "q"), _dims(logits.keys, "k"), _dims(values["v"], "v")
@@ -86,7 +86,7 @@ class Attention(Formula):
         for mask in logits.masks:
             _check_mask(mask.value if isinstance(mask, Added) else mask.condition, [*q[:3], k[2]])
         if len(logits.masks) > 1 and any(isinstance(m, Chosen) and not is_swallowing(m.hidden) for m in logits.masks):
-            raise Mismatch("it has several masks, and a hidden logit becomes a number that others can be added to")
+            raise Mismatch("it has several masks, and one hides keys with a number too small to absorb the others")
         return _Attention((), {}, logits.nodes, logits, values["v"], guarded)
 
     def _check_axis(self, weights: ir.Value) -> None:
@@ -97,7 +97,7 @@ class Attention(Formula):
             raise Mismatch(f"its softmax is over axis {axis}, not over the last")
 
     def prepare(self, fused: Fused, nodes: list[ir.Node], graph: ir.Graph) -> tuple[Fused, list[ir.Node]]:
-        """Writes the attention anew in its plainest form, with what the fused node takes made before it."""
+        """Rewrites the attention in its plainest form, after the nodes that make the fused node's inputs."""
         assert isinstance(fused, _Attention)
         assert fused.logits is not None
         assert fused.v is not None
@@ -136,7 +136,7 @@ class Attention(Formula):
 
 @dataclass(frozen=True)
 class _OneMask:
-    """A mask of some kind; `hidden` is what a logit becomes where a boolean one is false."""
+    """A mask of any kind; `hidden` is the logit of a key where a boolean mask is false."""
 
     kind: str = "none"
     value: ir.Value | None = None
@@ -144,7 +144,7 @@ class _OneMask:
 
 
 def _one_mask(masks: Sequence[Mask], ops: StandardOps) -> _OneMask:
-    """All masks as one."""
+    """Combines all masks into one."""
     if not masks:
         return _OneMask()
     if len(masks) == 1 and isinstance(masks[0], Chosen):
@@ -201,7 +201,7 @@ def _write(
 
 
 def _repeat(x: ir.Value, heads: Dim, ops: StandardOps) -> ir.Value:
-    """Each head of x as often as makes `heads` of them."""
+    """Repeats the heads of x so that there are `heads` of them."""
     few, size = _dims(x, "k")[1], _dims(x, "k")[3]
     assert isinstance(heads, int)
     assert isinstance(few, int)
@@ -228,7 +228,7 @@ def _is_equal(a: Dim, b: Dim) -> bool:
 
 
 def _check_dims(q: list[Dim], k: list[Dim], v: list[Dim]) -> None:
-    """Batch and heads might broadcast, so they must be known to be equal; the others can't but be."""
+    """Batch and heads could broadcast, so they must be provably equal; the other dims have to be equal anyway."""
     for what, a, b, same in (
         ("batch of q and k", q[0], k[0], _is_equal),
         ("batch of q and v", q[0], v[0], _is_equal),
@@ -242,7 +242,7 @@ def _check_dims(q: list[Dim], k: list[Dim], v: list[Dim]) -> None:
 
 
 def _check_mask(mask: ir.Value, logits: list[Dim]) -> None:
-    """The mask must broadcast to the logits. What is not known here, the op demands."""
+    """Checks that the mask broadcasts to the logits; the op guards whatever is unknown here."""
     if mask.shape is None:
         return
     dims = list(mask.shape)

@@ -1,7 +1,7 @@
 """A formula that can be recognised in a graph, and the pass that replaces it by one op wherever it is found.
 
-The shape of a formula is written with onnxscript's patterns; `read` then looks at what was matched and either says
-what the fused node is, or raises `Mismatch` with the reason why this is a near miss.
+The structure of a formula is written as onnxscript patterns; `read` then inspects the match and either describes the
+fused node or raises `Mismatch` with the reason of a near miss.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Bindings = Mapping[str, ir.Value]
 
 
 class Mismatch(Exception):
-    """The shape of the formula is there, but something about it does not fit; the message says what."""
+    """The structure of the formula matches, but a detail does not; the message says which."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,10 @@ class Formula(abc.ABC):
 
     @abc.abstractmethod
     def read(self, values: Bindings, root: ir.Node) -> Fused:
-        """What the matched values amount to. Raises `Mismatch`."""
+        """Interprets the matched values. Raises `Mismatch`."""
 
     def prepare(self, fused: Fused, nodes: list[ir.Node], graph: ir.Graph) -> tuple[Fused, list[ir.Node]]:
-        """Last changes to the graph when it is certain that the nodes, the root last, will be fused.
+        """Makes last changes to the graph once the nodes (the root last) are certain to be fused.
 
         Returns the nodes that become the body of the fused node.
         """
@@ -93,7 +93,7 @@ def apply_formula(formula: Formula, model: ir.Model, frozen: Frozen) -> tuple[in
 
 
 def _check_free(nodes: Sequence[ir.Node], root: ir.Node, frozen: Frozen) -> None:
-    """No node is excluded by the user, and no intermediate value is needed outside."""
+    """Checks that the user excluded no node and that no intermediate value is used elsewhere."""
     for node in nodes:
         if frozen(node):
             raise Mismatch("excluded")

@@ -49,7 +49,7 @@ _TANH_CONSTANTS = {
 
 
 def _products(curve: Curve) -> list[Callable[..., Any]]:
-    """The ways to multiply x, the curve and one half, which is a constant and so always second."""
+    """Yields every way to multiply x, the curve and one half, which as a constant is always the second operand."""
     return [
         lambda op, x: op.Mul(_swappable(op.Mul, x, curve(op, x)), Var("half")),
         lambda op, x: op.Mul(x, op.Mul(curve(op, x), Var("half"))),

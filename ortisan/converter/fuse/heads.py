@@ -12,7 +12,7 @@ from ortisan.converter.fuse.scalar import constant_ints
 
 
 def unrepeated(value: ir.Value) -> ir.Value:
-    """The tensor whose heads `value` repeats, each as often as the others; else `value` itself."""
+    """The tensor whose heads `value` repeats equally often; otherwise `value` itself."""
     reshape = _made_by(value, "Reshape")
     expand = _made_by(reshape.inputs[0], "Expand") if reshape else None
     unsqueeze = _made_by(expand.inputs[0], "Unsqueeze") if expand else None
@@ -30,13 +30,13 @@ def unrepeated(value: ir.Value) -> ir.Value:
         return value
     if not isinstance(size, int) or heads == 0 or many % heads or any(_is_unknown(dim) for dim in (batch, length)):
         return value
-    # How often each head is repeated follows from their numbers, though the Expand may get it from a computed shape.
+    # The head counts imply the repeats, even if the Expand takes a computed shape.
     kept = list(repeated)[:2] + list(repeated)[3:] == [batch, heads, length, size]
     return x if kept and list(value.shape) == [batch, many, length, size] else value
 
 
 def share_heads(model: ir.Model, frozen: Frozen) -> int:
-    """Gives the Attention ops of opset 23 and later the key and value heads before they were repeated."""
+    """Connects Attention ops of opset 23 and later to the key and value heads before their repetition."""
     count = 0
     for node in model.graph.all_nodes():
         if (node.domain, node.op_type) != ("", "Attention") or len(node.inputs) < 3 or frozen(node):

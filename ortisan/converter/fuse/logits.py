@@ -16,7 +16,7 @@ from ortisan.converter.fuse.scalar import constant_scalar
 SWAP_LAST_TWO = (0, 1, 3, 2)
 VIEW_TO_TRANSPOSED = (0, 2, 3, 1)
 VIEW_TO_HEADS = (0, 2, 1, 3)
-# Adding a number this low to any sensible float32 logit gives that number.
+# Adding a number this low to any ordinary float32 logit gives that number.
 _ABSORBING = -1e30
 
 
@@ -48,13 +48,13 @@ class Logits:
     is_view: bool
     scale: float
     nodes: tuple[ir.Node, ...]
-    """From the product of q and k on; none of their results may be needed elsewhere."""
+    """The nodes from the product of q and k onwards; none of their results may be used elsewhere."""
     cap: float = 0.0
     masks: tuple[Mask, ...] = ()
 
 
 def read_logits(value: ir.Value) -> Logits:
-    """Goes back from the logits to q and k."""
+    """Walks back from the logits to q and k."""
     node = value.producer()
     if _is(node, "Add"):
         return _read_sum(node)
@@ -85,15 +85,15 @@ def _read_sum(node: ir.Node) -> Logits:
         except Mismatch:
             continue
         return replace(_with(inner, node), masks=(*inner.masks, _added(mask)))
-    raise Mismatch("neither part of the sum before its softmax is a product of q and k")
+    raise Mismatch("neither operand of the sum before its softmax is a product of q and k")
 
 
 class _NoProduct(Mismatch):
-    """There is a product, but not of q and k: no other operand is worth a look."""
+    """There is a product, but not of q and k, so no other operand needs to be tried."""
 
 
 def _added(mask: ir.Value) -> Mask:
-    """A sum with Where(seen, 0, number) hides keys, when the number swallows the logit."""
+    """Adding Where(seen, 0, number) hides keys if the number absorbs the logit."""
     choice = mask.producer()
     if not _is(choice, "Where") or choice.inputs[0] is None or mask.dtype != ir.DataType.FLOAT:
         return Added(mask)
@@ -156,7 +156,7 @@ def _read_product(product: ir.Node) -> Logits:
 
 
 def _unscaled(value: ir.Value) -> tuple[ir.Value, float]:
-    """Goes back through products with, and quotients by, a number, while nothing else uses them."""
+    """Walks back through multiplications and divisions by a number that have no other use."""
     scale = 1.0
     while _is(node := value.producer(), "Mul") or _is(node, "Div"):
         x, by = node.inputs
@@ -169,7 +169,7 @@ def _unscaled(value: ir.Value) -> tuple[ir.Value, float]:
 
 
 def is_swallowing(number: float) -> bool:
-    """Whether a hidden logit of this value stays what it is when something sensible is added to it."""
+    """Whether adding any ordinary logit to a hidden logit of this value leaves it unchanged."""
     return number <= _ABSORBING
 
 

@@ -1,4 +1,4 @@
-"""Means over the last axes, as the formulas of normalizations have them."""
+"""Reads the means over the last axes in normalization formulas."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ortisan.converter.fuse.scalar import constant_ints
 
 
 def last_axes(means: list[ir.Value], x: ir.Value, opset: int) -> int:
-    """Over how many of the last axes of `x` each of these ReduceMeans goes."""
+    """How many of the last axes of `x` each of these ReduceMeans covers."""
     if x.shape is None:
         raise Mismatch(f"the rank of '{x.name}' is unknown")
     rank = x.shape.rank()
@@ -25,7 +25,7 @@ def _axes(mean: ir.Value, rank: int, opset: int) -> list[int]:
     """The axes of a ReduceMean, counted from the front. They are an input from opset 18 on."""
     node = mean.producer()
     if node is None or node.attributes.get_int("keepdims", 1) != 1:
-        raise Mismatch("a mean drops its dims")
+        raise Mismatch("a mean has keepdims=0")
     if opset >= 18:
         axes = constant_ints(node.inputs[1] if len(node.inputs) > 1 else None)
     else:

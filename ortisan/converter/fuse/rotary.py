@@ -2,7 +2,7 @@
 
     y = x * cos + concat(-x[h:], x[:h]) * sin      x [B,H,S,2h], cos and sin [.., 2h]
 
-Where only the first elements of each head are turned, x is a slice, and what is left is put behind y again.
+If only the first elements of each head are rotated, x is a slice, and the rest is concatenated to y again.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class RotaryEmbedding(Formula):
         _check_halves(values, size)
         for what, table in (("cosines", cos), ("sines", sin)):
             if table.shape is None or table.shape.rank() > 4 or table.shape[-1] != size:
-                raise Mismatch(f"its {what} have shape {table.shape}, and its rows {size} elements")
+                raise Mismatch(f"its {what} have shape {table.shape}, but its rows have {size} elements")
         if "whole" not in values:
             return Fused([x, cos, sin], {"size": size, "interleaved": 0})
         whole = values["whole"]
         axis = root.attributes.get_int("axis", 0)
         if axis not in _LAST or _range(x) != (0, size) or _range(values["rest"]) != (size, _last_dim(whole)):
-            raise Mismatch("what it turns and what it leaves are not the two parts of one row")
+            raise Mismatch("its rotated and its unrotated part do not make up one row")
         return Fused([whole, cos, sin], {"size": size, "interleaved": 0})
 
 

@@ -26,7 +26,7 @@ def require_scalar(value: ir.Value, what: str) -> float:
 
 
 def require_near(value: ir.Value, expected: float, what: str) -> None:
-    """The constant is `expected` as far as its type can say, with a little room for constants typed in by hand."""
+    """Checks that the constant is `expected` to the precision of its type, with some slack for hand-typed constants."""
     number = require_scalar(value, what)
     tolerance = 1e-6 if value.dtype != ir.DataType.FLOAT16 else 1e-3
     if not math.isclose(number, expected, rel_tol=tolerance):

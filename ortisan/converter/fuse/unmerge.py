@@ -1,4 +1,4 @@
-"""Takes apart batch and heads that a model merges into one dim for its products.
+"""Splits batch and heads that a model merges into one dim for its products.
 
     MatMul(Reshape(q [B,H,S,D], [B*H,S,D]), Transpose(Reshape(k [B,H,T,D], [B*H,T,D]), perm 0,2,1))
     ->  Reshape(MatMul(q, Transpose(k, perm 0,1,3,2)), [B*H,S,T])
@@ -71,7 +71,7 @@ def _dims(value: ir.Value, rank: int) -> list[int | ir.SymbolicDim] | None:
 
 
 def _merge(whole: ir.Value, node: ir.Node, dims: Sequence[int | ir.SymbolicDim], ops: StandardOps) -> ir.Value:
-    """`whole`, which has these dims, in the three dims of the node's output."""
+    """Reshapes `whole`, which has these dims, to the three dims of the node's output."""
     whole.shape = ir.Shape(list(dims))
     minus_one = ops.constant(np.array([-1], np.int64), "all")
     target = ops.op("Concat", [minus_one, _some_dims(whole, 2, 4, ops)], {"axis": 0})

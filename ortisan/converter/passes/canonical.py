@@ -34,7 +34,7 @@ _MAX_ROUNDS = 10
 
 @dataclass(frozen=True)
 class Canonical:
-    """A model in canonical form, how often each pass changed something, and why patterns that nearly fitted did not."""
+    """A model in canonical form, the number of changes by each pass, and the reasons of near misses."""
 
     model: ir.Model
     counts: Mapping[str, int]
@@ -85,7 +85,7 @@ def _canonicalize(model: ir.Model, dims: Bounds, frozen: Callable[[ir.Node], boo
 
 
 def _simplify(model: ir.Model, frozen: Callable[[ir.Node], bool], counts: dict[str, int]) -> list[NearMiss]:
-    """Folds and cleans up until nothing changes: a constant can settle a shape, which can settle the next constant.
+    """Folds and cleans up to a fixed point: a constant can determine a shape, which can determine the next constant.
 
     Returns what could not be folded.
     """
@@ -113,7 +113,7 @@ def _simplify(model: ir.Model, frozen: Callable[[ir.Node], bool], counts: dict[s
 def _overridable_as_inputs(model: ir.Model) -> Iterator[None]:
     """Hides the values of initializers that a caller may override, so that no pass takes them for constants.
 
-    Before IR version 4 every initializer had to be listed as an input, and none can be overridden: there the inputs go.
+    Before IR version 4 every initializer had to be an input and none can be overridden, so those inputs are removed.
     """
     graph = model.graph
     overridable = [value for value in graph.inputs if value.is_initializer()]
@@ -136,7 +136,7 @@ def _overridable_as_inputs(model: ir.Model) -> Iterator[None]:
 
 
 def _restore_outputs(model: ir.Model, names: list[str | None]) -> None:
-    """Gives a graph output that a pass left under another name a node that makes it under its own."""
+    """Adds an Identity for each graph output that a pass left under another name."""
     for index, name in enumerate(names):
         output = model.graph.outputs[index]
         if output.name != name:

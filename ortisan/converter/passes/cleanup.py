@@ -53,7 +53,7 @@ def _means_the_same(node: ir.Node, version: int, other: int) -> bool:
 
 
 def _separate_outputs(function: ir.Function) -> None:
-    """Gives each output of a function a node of its own: the inliner renames an input that is passed through."""
+    """Gives each function output its own node, because the inliner would rename an input that is passed through."""
     seen: set[ir.Value] = set()
     for index, output in enumerate(function.outputs):
         if output in seen or output.producer() is None:
@@ -64,7 +64,7 @@ def _separate_outputs(function: ir.Function) -> None:
 
 
 def lift_constants(model: ir.Model) -> int:
-    """Turns Constant nodes into initializers, the small ones too, and those of subgraphs into the main graph's."""
+    """Turns all Constant nodes into initializers of the main graph, including small ones and those in subgraphs."""
     before = count_nodes(model)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     common.LiftSubgraphInitializersToMainGraphPass()(model)
@@ -81,7 +81,7 @@ def remove_unused(model: ir.Model) -> int:
 
 
 def _forget_removed_bodies(model: ir.Model) -> None:
-    """Nodes in the branches of an If that is gone no longer count as users of the values they read."""
+    """Detaches nodes in the branches of a removed If from the values they read."""
     alive = set(model.graph.all_nodes())
     values = [*model.graph.inputs, *model.graph.initializers.values(), *(v for node in alive for v in node.outputs)]
     for value in values:
@@ -93,7 +93,7 @@ def _forget_removed_bodies(model: ir.Model) -> None:
 def remove_identities(model: ir.Model) -> int:
     """Removes Identity, Concat of one value, idle Dropout, and Expand or Reshape to the shape that a value has already.
 
-    Stays: what would take away or rename a graph input or output.
+    Nodes whose removal would drop or rename a graph input or output stay.
     """
     opset = model.opset_imports.get("", 0)
     count = 0

@@ -1,4 +1,4 @@
-"""Constant folding, by onnxscript's folder: what depends on constants only becomes a constant."""
+"""Folds constants with onnxscript's folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ortisan.converter.passes.near_miss import NearMiss
 
 MAX_GROWTH = 8 * 2**20
 _UNLIMITED = 2**62
-# Folded, these would lose the quantized form of a weight.
+# Folding these would lose the quantized form of a weight.
 _QUANTIZING = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 
 

@@ -43,7 +43,7 @@ def _infer_feature_extractor(ctx: ShapeInferenceContext, node: ir.Node) -> None:
 
 @functools.cache
 def _register_own() -> None:
-    """Takes the place of rules that the package has not, or has otherwise."""
+    """Replaces rules that the package lacks or defines differently."""
     registry.collect()
     registry.register("", "LayerNormalization", since_version=1)(_infer_early_layer_norm)
     registry.register("", "Loop", since_version=1)(infer_loop)
@@ -80,7 +80,7 @@ def infer_shapes(model: ir.Model) -> None:
 
 
 def _infer_once(model: ir.Model, before: Mapping[ir.Value, ir.Shape | None]) -> None:
-    """Infers from the graph inputs on, and from the shapes that values of other domains had before."""
+    """Infers from the graph inputs and from earlier shapes of values made by ops of other domains."""
     for value, shape in before.items():
         value.shape = None if _is_standard(value) else shape
     try:
@@ -96,7 +96,7 @@ def _is_standard(value: ir.Value) -> bool:
 
 
 def _settle_minima(model: ir.Model) -> None:
-    """min(a, b) is a where the model says that a <= b: the part of a cache that is filled."""
+    """Simplifies min(a, b) to a if the model declares a <= b, as for the filled part of a cache."""
     order = ascending(model)
     for graph in model.graphs() if order else ():
         for node in graph:
@@ -125,12 +125,12 @@ def _is_unknown(dim: int | ir.SymbolicDim) -> bool:
 
 
 def _is_number(dim: int | ir.SymbolicDim) -> TypeGuard[ir.SymbolicDim]:
-    """Whether a dim that was computed is the same whatever the symbols are, as in 64*s // 16*s."""
+    """Whether a computed dim is the same for all values of its symbols, as in 64*s // 16*s."""
     return isinstance(dim, ir.SymbolicDim) and dim.value is not None and not dim.free_symbols()
 
 
 def _only_known(shape: ir.Shape, known: set[str]) -> ir.Shape:
-    """Drops symbols that mean nothing to the graph inputs: in a declared shape they are just labels."""
+    """Drops symbols that no graph input has: in a declared shape they are mere labels."""
     return ir.Shape(
         [None if isinstance(dim, ir.SymbolicDim) and not dim.free_symbols() <= known else dim for dim in shape]
     )

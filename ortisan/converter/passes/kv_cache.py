@@ -38,7 +38,7 @@ _MASK = "attention_mask"
 
 Dim: TypeAlias = "int | ir.SymbolicDim"
 Place: TypeAlias = "tuple[ir.Value, int]"
-"""A graph input and one of its axes: where a length can be read."""
+"""A graph input and an axis of it, from which a length can be read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ def put_cache_in_place(model: ir.Model) -> None:
 
 
 def _concats(graph: ir.Graph) -> list[ir.Node]:
-    """Those that make a graph output out of a graph input and something else."""
+    """The Concats that make a graph output from a graph input and new values."""
     made = (value.producer() for value in graph.outputs)
     concats = (node for node in made if node is not None and node.domain == "" and node.op_type == "Concat")
     return [n for n in concats if len(n.inputs) > 1 and any(value in graph.inputs for value in n.inputs)]
@@ -92,7 +92,7 @@ def _raise_opset(model: ir.Model) -> None:
 
 
 def _infer(model: ir.Model) -> dict[str | None, ir.Shape]:
-    """The shapes of values, by name. They are found in a copy, where shape arithmetic may be folded."""
+    """Infers the shapes of values, by name, in a copy whose shape arithmetic may be folded."""
     copy = model.clone()
     for _ in range(_ROUNDS):
         cleanup.lift_constants(copy)
@@ -106,7 +106,7 @@ def _infer(model: ir.Model) -> dict[str | None, ir.Shape]:
 def _read(
     concat: ir.Node, graph: ir.Graph, others: Sequence[ir.Value], shapes: Mapping[str | None, ir.Shape]
 ) -> _Cache:
-    """What there is to know of a cache; `others` are the inputs that are none."""
+    """Describes a cache; `others` are the inputs that are not caches."""
     past = next(value for value in concat.inputs if value is not None and value in graph.inputs)
 
     def refused(why: str) -> UnsupportedError:
@@ -142,7 +142,7 @@ def _read(
 
 
 def _check_others(caches: Iterable[_Cache], others: Iterable[ir.Value]) -> None:
-    """A cache that is not rewritten would go on growing beside those that are."""
+    """Refuses caches that are not rewritten: they would keep growing next to those that are."""
     lengths = {_dim_at((cache.past, cache.axis)) for cache in caches}
     for (value, _), dim in _dims(others):
         if dim in lengths:
@@ -153,7 +153,7 @@ def _check_others(caches: Iterable[_Cache], others: Iterable[ir.Value]) -> None:
 
 
 def _find_total(others: Iterable[ir.Value], past: ir.SymbolicDim, new: Dim, declared: Dim | None) -> Place | None:
-    """The dim that is past + new; else one that has the name of the grown length; else the mask's last, if its own."""
+    """The dim that is past + new, or one named like the grown length, or the mask's last if it has its own symbol."""
     both = (past + new).value
     dims = [(at, dim) for at, dim in _dims(others) if isinstance(dim, ir.SymbolicDim) and dim not in (past, new)]
     sums = [at for at, dim in dims if (dim + 0).value == both]
@@ -167,7 +167,7 @@ def _dims(values: Iterable[ir.Value]) -> Iterator[tuple[Place, Dim]]:
 
 
 def _declare(model: ir.Model, caches: Sequence[_Cache]) -> None:
-    """Gives the caches their capacity, and the lengths that were sums of the past's a name of their own."""
+    """Gives caches their capacity as a dim, and names the lengths that used to be sums with the past's."""
     inputs = model.graph.inputs
     taken = {name for _, dim in _dims(inputs) for name in _symbols(dim)}
     capacity = ir.SymbolicDim(_fresh(_CAPACITY, taken))
@@ -202,7 +202,7 @@ def _rewrite(graph: ir.Graph, caches: Iterable[_Cache]) -> None:
 
 
 class _Lengths(tape.Tape):
-    """Writes the nodes, and what several of them need only once."""
+    """Writes the nodes, sharing what several of them need."""
 
     def __init__(self, graph: ir.Graph) -> None:
         super().__init__()
@@ -210,7 +210,7 @@ class _Lengths(tape.Tape):
         self._made: dict[object, ir.Value] = {}
 
     def buffer(self, cache: _Cache) -> None:
-        """Writes the new values into the buffer. What read the Concat reads the part that is filled."""
+        """Writes the new values into the buffer; readers of the Concat read its filled part."""
         old, past = cache.concat.outputs[0], cache.past
         starts = self.once("Expand", self.past(cache), self.dim(past, 0, 1))
         inputs = [past, cache.concat.inputs[1], starts]

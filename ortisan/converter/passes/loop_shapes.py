@@ -1,4 +1,4 @@
-"""The shapes of what a Loop gives, as far as they hold for any number of iterations.
+"""Infers the shapes of a Loop's outputs, as far as they hold for any number of iterations.
 
 A value that is carried from one iteration to the next keeps its shape only when the body gives back the very shape
 that it takes. How often the body runs is not known: a condition may end the loop before its trip count does.
@@ -33,9 +33,9 @@ def infer_loop(ctx: ShapeInferenceContext, node: ir.Node) -> None:
 
 
 def mend_carried(model: ir.Model) -> bool:
-    """Mends what bodies took wrongly from before the loop; whether there was any of it.
+    """Corrects what loop bodies wrongly inherited from before the loop; returns whether anything changed.
 
-    That is the shape of a value that the body changes, which becomes unknown, and the type of one that is no tensor.
+    The shape of a value that the body changes becomes unknown; a value that is not a tensor gets its type back.
     """
     found = False
     for graph in model.graphs():
@@ -57,7 +57,7 @@ def mend_carried(model: ir.Model) -> bool:
 
 
 def _is_known(shape: ir.Shape | None) -> TypeGuard[ir.Shape]:
-    """Whether anything is known of it but its rank."""
+    """Whether more than its rank is known."""
     return shape is not None and any(isinstance(dim, int) or dim.value is not None for dim in shape)
 
 

@@ -1,4 +1,4 @@
-"""Names and ancestry: every node has a unique name and remembers the nodes of the caller's model it came from."""
+"""Names and origins: every node has a unique name and records which nodes of the caller's model it came from."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def set_origins(node: ir.Node, sources: Iterable[ir.Node]) -> None:
 
 
 def record_origins(model: ir.Model) -> None:
-    """Makes every node of the graph its own origin, and names the nameless. Inlined bodies get their call's origin."""
+    """Records every node as its own origin and names unnamed ones. Inlined bodies get their call's origin."""
     for node in model.graph.all_nodes():
         if node.name:
             node.metadata_props[ORIGIN_KEY] = json.dumps([node.name])
@@ -54,7 +54,7 @@ def name_nodes(model: ir.Model) -> None:
 
 
 class _NameByOp:
-    """Names a nameless node after its op, a nameless value after the node that makes it."""
+    """Names an unnamed node after its op, an unnamed value after the node that makes it."""
 
     def generate_node_name(self, node: ir.Node) -> str:
         return node.name or node.op_type

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet_libraries() -> Iterator[None]:
-    """What the passes leave out is in the result; the libraries' own warnings about it would only alarm."""
+    """Silences warnings about what the passes skip: the result lists it, and warnings would only alarm."""
     loggers = [logging.getLogger(name) for name in ("onnx_ir", "onnxscript", "onnx_shape_inference")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

@@ -1,4 +1,4 @@
-"""The float type that each output of a model was rounded to on its way: no result is more accurate than that."""
+"""Finds the coarsest float type on the way to each output, which limits its accuracy."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _FLOATS = {
 
 
 def coarsest(types: Iterable[DType | None]) -> DType | None:
-    """The float type with the fewest digits; None when there is none among them."""
+    """The float type with the fewest digits, or None if there is no float type."""
     return max((one for one in types if one in FINEST_FIRST), key=FINEST_FIRST.index, default=None)
 
 
 def rounded_outputs(model: ir.Model) -> dict[str, DType]:
     """Outputs that depend on a computed value of a coarser float type than their own, and that type.
 
-    The model is sorted and its types are known. Inputs and constants are what they are on any runtime.
+    The model must be sorted and typed. Inputs and constants don't count, because they are the same in any runtime.
     """
     found: dict[ir.Value, DType | None] = {}
     for node in model.graph:

@@ -1,4 +1,4 @@
-"""Decides tests on shapes that come out the same for every shape.
+"""Evaluates tests on shapes whose result is the same for every shape.
 
 Exporters guard an Expand with `Where(Equal(shape, -1), 1, shape)`. A dim is never negative, so the Equal is known
 although the shape is not, and the Where becomes a plain choice of elements. Shape inference sees through the rest.
@@ -41,7 +41,7 @@ _SHAPE_OPS = frozenset({"Shape", "Size", "Gather", "Slice", "Squeeze", "Unsqueez
 
 
 def _settle(node: ir.Node, graph: ir.Graph) -> bool:
-    """Replaces a part of a shape that is the same for every shape by a constant."""
+    """Replaces shape elements that are the same for every shape by a constant."""
     output = node.outputs[0]
     known = elements(output)
     if known is None or output.dtype != ir.DataType.INT64 or output.shape is None or output.is_graph_output():

@@ -1,4 +1,4 @@
-"""Checks that a graph is one: names, order, scopes, opsets, and each node against its ONNX schema.
+"""Checks that a graph is well-formed: names, order, scopes, opsets, and each node against its ONNX schema.
 
 Nodes whose op has no schema (contrib ops, custom domains) pass: whether they can be compiled is not asked here.
 """

@@ -1,7 +1,7 @@
-"""Reads a model and refuses bad ones.
+"""Reads and checks a model.
 
-`load_model` gives a model of its own, to be changed freely: the caller's object or file stays as it is, and weights
-stay where they are until somebody asks for their values. Whatever is wrong with the input is a `ModelError`.
+`load_model` returns a copy that can be changed freely; the caller's object or file is never modified, and weights are
+not read until their values are needed. Anything wrong with the input raises `ModelError`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def load_model(model: str | os.PathLike[str] | onnx.ModelProto | ir.Model) -> ir
 
 
 def copy_model(model: ir.Model) -> ir.Model:
-    """A copy of what `load_model` gave, to be changed as freely."""
+    """Copies a loaded model; the copy can be changed freely, too."""
     copy = model.clone()
     _own_tensors(copy, None)
     return copy
@@ -75,7 +75,7 @@ def _read(path: Path) -> onnx.ModelProto:
     if not data:
         raise ModelError(f"'{path}' is empty, expected an ONNX file")
     if data[4:8] == _ORT_FORMAT_TAG:
-        raise ModelError(f"'{path}' is in ORT format; give the ONNX file that it was made from")
+        raise ModelError(f"'{path}' is in ORT format; pass the ONNX file that it was converted from")
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(data)
@@ -147,7 +147,7 @@ def _root_cause(error: BaseException) -> str:
 
 
 def _normalize_domains(model: ir.Model) -> None:
-    """Nodes of domain "ai.onnx" arrive as domain "": their opset import follows."""
+    """Renames the opset import "ai.onnx" to "", as onnx-ir does with the nodes' domains."""
     for imports in (model.opset_imports, *(function.opset_imports for function in model.functions.values())):
         if "ai.onnx" in imports:
             version = imports.pop("ai.onnx")
@@ -187,7 +187,7 @@ def _tensor_slots(model: ir.Model) -> Iterator[_TensorSlot]:
 
 
 def _own(tensor: Tensor, what: str, model_path: Path | None) -> Tensor:
-    """A tensor that can be renamed without touching the caller's, with the same, not yet read, values."""
+    """Wraps a tensor so that it can be renamed independently of the caller's; its values are not read yet."""
     if isinstance(tensor, ir.ExternalTensor):
         return _locate(tensor, what, model_path)
     _check_payload(tensor, what)

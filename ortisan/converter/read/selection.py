@@ -1,4 +1,4 @@
-"""What the caller wants compiled: include, exclude, between. Nodes outside are marked before any pass runs.
+"""Selects what to compile: include, exclude, between. Nodes left out are marked before any pass runs.
 
 A mark is metadata on the node, so it survives the passes, and no pass merges a marked node with another.
 """
@@ -26,7 +26,7 @@ def is_left_out(node: ir.Node) -> bool:
 
 
 def mark_selection(model: ir.Model, include: Selectors, exclude: Selectors, between: Between) -> None:
-    """Marks every node that is not to be compiled with the reason."""
+    """Marks every node that is not to be compiled, with the reason."""
     nodes = list(model.graph)
     if between is not None:
         _mark(nodes, nodes_between(model.graph, between), "outside the subgraph asked for (between)")

@@ -22,12 +22,12 @@ _ASCENDING = "ortisan.ascending"
 
 
 def declare_ascending(model: ir.Model, dims: Sequence[Dim]) -> None:
-    """Writes down that each of these dims is at most as large as the next: the model fails where they are not."""
+    """Records that each of these dims is at most as large as the next; the model fails otherwise."""
     model.metadata_props[_ASCENDING] = ",".join(map(str, dims))
 
 
 def ascending(model: ir.Model) -> tuple[str, ...]:
-    """What `declare_ascending` wrote: names, and numbers where dims have been fixed since."""
+    """Returns what `declare_ascending` recorded: names, or numbers for dims that were fixed since."""
     text = model.metadata_props.get(_ASCENDING, "")
     return tuple(text.split(",")) if text else ()
 

@@ -1,6 +1,6 @@
 """Turns contrib ops (com.microsoft) of ORT-optimized models back into the standard ops of the model's own opset.
 
-Only those that standard ops say as well. The others are compiled as they are, see registry/lower.
+Only ops that standard ops can express; the others are compiled directly, see registry/lower.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _UNFUSE: Mapping[str, Callable[[ir.Node, StandardOps], Outputs]] = {
 }
 
 
-# What is not unfused of these is compiled as it is, or refused there with a reason.
+# If these are not unfused, they are compiled directly, or refused there with a reason.
 _LOWERED_AS_THEY_ARE = frozenset({"Attention"})
 
 

@@ -70,7 +70,7 @@ def _hidden_sizes(node: ir.Node, weights: ir.Value) -> tuple[int, int, int]:
 def _project(
     x: ir.Value, weights: ir.Value, bias: ir.Value | None, sizes: tuple[int, int, int], ops: StandardOps
 ) -> list[ir.Value]:
-    """Three products, as a model that was never fused has them. The packed weights must be constants for that."""
+    """Writes three products, as in a model that was never fused; this needs constant packed weights."""
     packed = weights.const_value
     packed_bias = None if bias is None else bias.const_value
     if packed is None or (bias is not None and packed_bias is None):
@@ -131,7 +131,7 @@ def _causal_mask(x: ir.Value, ops: StandardOps) -> ir.Value:
 def _visible_by_length(lengths: ir.Value, x: ir.Value, ops: StandardOps) -> ir.Value:
     """[B] key counts -> [B,1,1,T] booleans. Twice as many entries would be ends and starts, so B must fit."""
     if lengths.shape is None or x.shape is None or lengths.shape[0] != x.shape[0]:
-        raise Refusal(f"a mask_index of shape {lengths.shape} is not known to hold one length for each of the batch")
+        raise Refusal(f"a mask_index of shape {lengths.shape} is not known to hold one length per batch element")
     counts = ops.unsqueeze(ops.cast(lengths, ir.DataType.INT32), [1, 2, 3])
     return ops.op("Less", [_positions(x, ops), counts])
 

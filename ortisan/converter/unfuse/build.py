@@ -14,7 +14,7 @@ Array = npt.NDArray[np.generic]
 
 
 class Refusal(Exception):
-    """A contrib node stays as it is; the message says why."""
+    """Raised if a contrib node can't be unfused; the message says why."""
 
 
 class StandardOps(tape.Tape):
@@ -109,6 +109,6 @@ class StandardOps(tape.Tape):
         return self.mul(self.mul(x, raised), self.like(0.5, x, "half"))
 
     def typed(self, result: ir.Value, like: ir.Value) -> ir.Value:
-        """Marks `result` as being of the type of `like`, which later steps may ask for."""
+        """Gives `result` the type of `like`, which later steps may read."""
         result.type = like.type
         return result

@@ -27,9 +27,9 @@ _KINDS = {
 
 
 def reduce_axes(b: Builder, x: Value, kind: str, axes: tuple[int, ...], keepdim: bool) -> Value:
-    """Reduces any set of axes; those that are not neighbours are first moved to the end."""
+    """Reduces any set of axes; axes that are not adjacent are moved to the end first."""
     if not axes:
-        # Reducing over nothing still applies the function to each element on its own.
+        # A reduction over no axes still applies its function to each element.
         one_more = b.reshape(x, (*x.shape, 1))
         return b.add(Reduce(kind, len(x.shape), len(x.shape), keepdim=False), one_more)
     if axes[-1] - axes[0] + 1 == len(axes):

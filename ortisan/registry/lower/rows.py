@@ -1,4 +1,4 @@
-"""Normalisations and softmax, also those that ONNX Runtime adds to ONNX's."""
+"""Normalizations and softmax, of ONNX and of ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def layer_norm(site: Site) -> Result:
 
 
 def _as_row(b: Builder, value: Value, x: Value, axis: int) -> Value:
-    """Scale or bias with the normalised shape; leading ones go, a smaller one is broadcast."""
+    """Scale or bias in the normalized shape: leading dims of 1 are dropped, smaller shapes broadcast."""
     shape = x.shape[axis:]
     if product(value.shape) == product(shape):
         return b.reshape(value, shape)

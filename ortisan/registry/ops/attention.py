@@ -18,6 +18,8 @@ from ortisan.registry.dtypes import Array, DType
 from ortisan.registry.graph import DimValues, Op, TensorType
 from ortisan.registry.refusal import Refused
 
+__all__ = ["Attention"]
+
 MaskKind = Literal["none", "additive", "boolean"]
 Causality = Literal["none", "upper_left", "lower_right"]
 """The keys that query i may see: all; those up to i; those up to i + T - S, where T - S keys are the past."""

@@ -14,6 +14,8 @@ from ortisan.registry.graph import DimValues, TensorType
 from ortisan.registry.ops.move import Move
 from ortisan.registry.refusal import Refused
 
+__all__ = ["CacheWrite"]
+
 CacheMode = Literal["linear", "circular"]
 
 

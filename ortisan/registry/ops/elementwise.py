@@ -15,6 +15,8 @@ from ortisan.registry.graph import DimValues, Op, TensorType
 from ortisan.registry.refusal import Refused
 from ortisan.registry.scalars import Scalar, find_row
 
+__all__ = ["Cast", "Elementwise"]
+
 
 class _Undecided(Exception):
     """A comparison of dims that is neither always true nor always false."""

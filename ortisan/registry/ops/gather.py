@@ -17,6 +17,8 @@ from ortisan.registry.graph import DimValues, TensorType
 from ortisan.registry.ops.move import Move
 from ortisan.registry.refusal import Refused
 
+__all__ = ["Gather", "GatherNd", "IndexSelect"]
+
 
 def _check_indices(indices: TensorType) -> None:
     if indices.dtype not in (DType.INT32, DType.INT64):

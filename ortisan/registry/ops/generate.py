@@ -13,6 +13,8 @@ from ortisan.registry.dtypes import Array, DType
 from ortisan.registry.graph import DimValues, TensorType
 from ortisan.registry.ops.move import Move
 
+__all__ = ["Arange", "Full", "Size"]
+
 
 @dataclass(frozen=True)
 class Size(Move):

@@ -13,6 +13,8 @@ from ortisan.registry.dtypes import Array
 from ortisan.registry.graph import DimValues, Op, TensorType
 from ortisan.registry.refusal import Refused
 
+__all__ = ["Conv2d", "Pool2d"]
+
 Pair = tuple[int, int]
 Pads = tuple[int, int, int, int]
 """Rows above, columns left, rows below, columns right."""

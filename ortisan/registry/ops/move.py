@@ -13,6 +13,8 @@ from ortisan.registry.dtypes import Array
 from ortisan.registry.graph import DimValues, Op, TensorType
 from ortisan.registry.refusal import Refused
 
+__all__ = ["Concatenate", "DynamicSlice", "Expand", "Move", "Pad", "Permute", "Reshape", "Split", "Trilu"]
+
 
 class Move(Op):
     """Base of the ops that compute nothing."""

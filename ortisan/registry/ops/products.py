@@ -17,7 +17,9 @@ from ortisan.registry.dtypes import Array, DType
 from ortisan.registry.graph import DimValues, Op, TensorType
 from ortisan.registry.refusal import Refused
 
-Layout = Literal["rcr", "rrr"]
+__all__ = ["Bmm", "Gemm"]
+
+MemoryOrder = Literal["rcr", "rrr"]
 
 
 def _wide(x: Array) -> Array:
@@ -37,7 +39,7 @@ def _check_types(inputs: Sequence[TensorType]) -> DType:
 class Gemm(Op):
     """x[..., K] times a matrix, plus a bias[N] when there is a third input."""
 
-    layout: Layout
+    layout: MemoryOrder
     bias: bool = False
 
     stem: ClassVar[str] = "gemm"
@@ -75,7 +77,7 @@ class Gemm(Op):
 class Bmm(Op):
     """a[..., M, K] times b[..., K, N] (rrr) or b[..., N, K] (rcr); leading dims broadcast. torch: a @ b."""
 
-    layout: Layout
+    layout: MemoryOrder
 
     stem: ClassVar[str] = "bmm"
     ait: ClassVar[str | None] = "bmm_rcr, bmm_rrr, gemm_rcr, gemm_rrr"

@@ -13,6 +13,8 @@ from ortisan.registry.dtypes import Array, DType
 from ortisan.registry.graph import DimValues, Op, TensorType
 from ortisan.registry.refusal import Refused
 
+__all__ = ["ArgReduce", "CumSum", "Reduce"]
+
 
 def _log_sum_exp(x: Array, **where: Any) -> Any:
     top = np.max(x, initial=-np.inf, **where)
@@ -49,7 +51,7 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
     "log_sum": lambda x, **w: np.log(np.sum(x, **w)),
     "log_sum_exp": _log_sum_exp,
 }
-"""Kind -> numpy meaning. The C++ functor of a kind has its name (templates/cpu/reduce.h)."""
+"""Kind -> numpy meaning. The C++ functor of a kind has its name (templates/cpu/reduce/reduce.h)."""
 
 _FLOAT_ONLY = frozenset({"l2", "log_sum", "log_sum_exp"})
 

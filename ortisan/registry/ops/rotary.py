@@ -16,6 +16,8 @@ from ortisan.registry.dtypes import Array
 from ortisan.registry.graph import DimValues, Op, TensorType
 from ortisan.registry.refusal import Refused
 
+__all__ = ["Rotary"]
+
 
 @dataclass(frozen=True)
 class Rotary(Op):

@@ -13,6 +13,8 @@ from ortisan.registry.dtypes import Array, DType
 from ortisan.registry.graph import DimValues, Op, TensorType
 from ortisan.registry.refusal import Refused
 
+__all__ = ["LayerNorm", "RmsNorm", "Softmax"]
+
 
 @dataclass(frozen=True)
 class Softmax(Op):

@@ -16,7 +16,7 @@ _FIRST, _LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 
 
 def channels_last(graph: Graph) -> Graph:
-    """The same graph with the channels last between convolutions; one without any is given back as it is."""
+    """Keeps channels last between convolutions. Returns a graph without convolutions and pools unchanged."""
     has_images = any(isinstance(node.op, (Conv2d, Pool2d)) for node in graph.nodes)
     return run_pass("channels_last", graph, _ChannelsLast()) if has_images else graph
 

@@ -1,4 +1,4 @@
-"""Folds what follows a convolution, a factor or a term per channel, into its filters and its bias.
+"""Folds a per-channel factor or term that follows a convolution into its filters and bias.
 
 conv(x, w) * f    becomes    conv(x, w f)        conv(x, w, b) + t    becomes    conv(x, w, b + t)
 
@@ -19,7 +19,7 @@ from ortisan.registry.passes.rewrite import Rule, run_pass
 
 
 def fold_affine(graph: Graph) -> Graph:
-    """The same graph with products and sums per channel folded; one without convolutions is given back as it is."""
+    """Folds per-channel products and sums into convolutions. Returns a graph without convolutions unchanged."""
     has_filters = any(isinstance(node.op, Conv2d) for node in graph.nodes)
     return run_pass("fold_affine", graph, _FoldAffine()) if has_filters else graph
 
@@ -57,7 +57,7 @@ def _folded(b: Builder, func: str, made: Node, op: Conv2d, constant: Value) -> S
     else:
         bias = bias + numbers
     dtype = x.dtype.numpy
-    # What a target has against it concerns the convolution, not what was folded into it.
+    # If a target rejects the result, the convolution is to blame, not what was folded into it.
     b.origin = made.origin
     operands = b.constant(filters.astype(dtype), w.name), b.constant(bias.astype(dtype), "bias")
     return [b.add(replace(op, bias=True), x, *operands)]

@@ -1,8 +1,8 @@
 """precision="fp16": the same graph with float32 computed in float16, and float32 at its inputs and outputs.
 
-What angles are made of (the operands of sine and cosine) stays in float32: a position above 2048 is no float16.
-Constants that float16 can't hold become its largest finite numbers, so that a logit of -3e38 still hides a key and is
-no infinity.
+Whatever feeds sine and cosine stays in float32, because float16 can't represent positions above 2048. Constants beyond
+float16's range are clamped to its largest finite values, so that a mask of -3e38 still hides a key without becoming
+infinite.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _LARGEST = float(np.finfo(np.float16).max)
 
 
 def narrow(graph: Graph) -> Graph:
-    """The graph in float16, but for what must stay precise and what is no float32."""
+    """Computes float32 in float16, except for what must stay precise."""
     return run_pass("narrow", graph, _Narrow(_precise(graph)))
 
 
 class _Narrow(Rule):
-    """Each value stands in the type that its node gave it; a reader that wants the other one casts it, once."""
+    """Values keep the type that their node computes in; a reader that needs the other type casts, once per value."""
 
     def __init__(self, precise: frozenset[Node]) -> None:
         self._precise = precise
@@ -65,7 +65,7 @@ def _half_op(op: Op) -> Op:
 
 
 def _precise(graph: Graph) -> frozenset[Node]:
-    """Sines and cosines, and all that leads to them."""
+    """Sines and cosines, and everything they depend on."""
     made = {value: node for node in graph.nodes for value in node.outputs}
     found: set[Node] = set()
     open_nodes = [n for n in graph.nodes if isinstance(n.op, Elementwise) and n.op.func in ("SIN", "COS")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ortisan.codegen.cpu.group import Group
-from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, Template, literal, only_node
+from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, Template, flag, literal, only_node
 from ortisan.codegen.cpu.row import CpuKernel, rows_of
 from ortisan.codegen.cpu.strides import Layout
 from ortisan.codegen.expressions import DimPrinter
@@ -13,7 +13,7 @@ from ortisan.registry.dims import Dim, floor_div
 from ortisan.registry.graph import Node, Value
 from ortisan.registry.ops import Attention
 
-_ATTENTION = Template("attention", ("attention.h",))
+_ATTENTION = Template("attention/attention", ("attention.h",))
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def emit_attention(group: Group, context: EmitContext) -> KernelSpec:
         mask_strides,
         literal(op.scale, q.dtype),
         literal(op.softcap, q.dtype),
-        (literal(op.hidden_logit, q.dtype), _cpp(op.empty_rows_zero), _cpp(op.nan_rows_zero)),
+        (literal(op.hidden_logit, q.dtype), flag(op.empty_rows_zero), flag(op.nan_rows_zero)),
         tuple(_past(name, value, context) for name, value in cached.items()),
     )
     arguments = (*map(context.read, (*node.inputs, *cached.values())), context.write(node.output))
@@ -99,11 +99,7 @@ def _past(name: str, value: Value, context: EmitContext) -> PastContext:
 def _causality(node: Node, op: Attention, printer: DimPrinter) -> tuple[str, str]:
     queries, keys = node.inputs[0].shape[2], node.inputs[1].shape[2]
     past = keys - queries if op.causal == "lower_right" else 0
-    return _cpp(op.causal != "none"), printer(past)
-
-
-def _cpp(flag: bool) -> str:
-    return "true" if flag else "false"
+    return flag(op.causal != "none"), printer(past)
 
 
 def _reads(node: Node, value: Value, layout: Layout) -> bool:

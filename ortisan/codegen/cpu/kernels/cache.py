@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import sympy
 
 from ortisan.codegen.cpu.group import Group
-from ortisan.codegen.cpu.kernel import AppendedCache, EmitContext, KernelSpec, Param, Template, only_node, op_of
+from ortisan.codegen.cpu.kernel import AppendedCache, EmitContext, KernelSpec, Param, Template, flag, only_node, op_of
 from ortisan.codegen.cpu.kernels.attention import heads_per_head
 from ortisan.codegen.cpu.loops.boxes import bits
 from ortisan.codegen.cpu.row import CpuKernel
@@ -23,7 +23,7 @@ from ortisan.registry.dims import Dim, product
 from ortisan.registry.graph import Graph, Node, Value
 from ortisan.registry.ops import Attention, CacheWrite, Concatenate
 
-_CACHE_WRITE = Template("cache_write", ("cache.h", "loops.h"))
+_CACHE_WRITE = Template("cache/cache_write", ("cache.h", "loops.h"))
 _ROWS_AXIS = 2
 
 
@@ -64,7 +64,7 @@ def emit_cache_write(group: Group, context: EmitContext) -> KernelSpec:
         printer.all(layout.strides[:axis]),
         printer(layout.offset),
         printer(layout.strides[axis]),
-        "true" if op.mode == "circular" else "false",
+        flag(op.mode == "circular"),
         printer(op.start),
         "starts" if starts else "nullptr",
     )

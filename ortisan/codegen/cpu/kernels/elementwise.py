@@ -17,7 +17,7 @@ from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Node, Value
 from ortisan.registry.ops import Cast, Elementwise
 
-_ELEMENTWISE = Template("elementwise", ("loops.h", "scalar.h"))
+_ELEMENTWISE = Template("elementwise/elementwise", ("loops.h", "scalar.h"))
 _FAST_CASTS = frozenset({(DType.INT64, DType.FLOAT32), (DType.FLOAT32, DType.INT64)})
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ortisan.codegen.cpu.call import CallContext, call_of
 from ortisan.codegen.cpu.group import Group
-from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, Template, only_node, op_of
+from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, only_node, op_of
 from ortisan.codegen.cpu.loops.boxes import bits
 from ortisan.codegen.cpu.row import CpuKernel
 from ortisan.codegen.cpu.strides import Layout
@@ -14,54 +15,31 @@ from ortisan.registry.dims import is_static, product, settle
 from ortisan.registry.graph import Node
 from ortisan.registry.ops import Gather, GatherNd, IndexSelect
 
-_INDEX_SELECT = Template("index_select", ("gather.h",))
-_GATHER = Template("gather", ("gather.h",))
-_GATHER_ND = Template("gather_nd", ("gather.h",))
+_CALL = call_of("gather.h")
 
 
-def _params(group: Group) -> tuple[Param, ...]:
-    x, indices = group.nodes[0].inputs
-    type_ = bits(x.dtype)
-    return (
-        Param("x", type_),
-        Param("indices", indices.dtype.cpp),
-        Param("y", type_, written=True),
+def _spec(group: Group, context: EmitContext, function: str, *sizes: str | tuple[str, ...]) -> KernelSpec:
+    """`function<T, I>(c, sizes, x, indices, y, message)`."""
+    node = group.nodes[0]
+    x, indices = node.inputs
+    types = bits(x.dtype), indices.dtype.cpp
+    params = (
+        Param("x", types[0]),
+        Param("indices", types[1]),
+        Param("y", types[0], written=True),
         Param("message", "char"),
     )
-
-
-def _spec(template: Template, group: Group, context: EmitContext, body: object) -> KernelSpec:
-    node = group.nodes[0]
     message = context.message(f"node '{node.origin}': an index is outside the range of the dim it selects from")
-    arguments = (*map(context.read, node.inputs), context.write(node.output), message)
-    return KernelSpec(template, group.name, body, arguments)
-
-
-@dataclass(frozen=True)
-class IndexSelectContext:
-    params: tuple[Param, ...]
-    type: str
-    index_type: str
-    outer: str
-    axis_size: str
-    inner: str
-    count: str
+    arguments = (context.read(x), context.read(indices), context.write(node.output), message)
+    body = CallContext(params, function, types, (*sizes, "x", "indices", "y", "message"))
+    return KernelSpec(_CALL, group.name, body, arguments)
 
 
 def emit_index_select(group: Group, context: EmitContext) -> KernelSpec:
     node, op = only_node(group, IndexSelect)
     x, indices = node.inputs
-    axis, printer = op.axis, context.printer
-    body = IndexSelectContext(
-        _params(group),
-        bits(x.dtype),
-        indices.dtype.cpp,
-        printer(product(x.shape[:axis])),
-        printer(x.shape[axis]),
-        printer(product(x.shape[axis + 1 :])),
-        printer(product(indices.shape)),
-    )
-    return _spec(_INDEX_SELECT, group, context, body)
+    sizes = product(x.shape[: op.axis]), x.shape[op.axis], product(x.shape[op.axis + 1 :]), product(indices.shape)
+    return _spec(group, context, "gather", *context.printer.all(sizes))
 
 
 def _selected(node: Node, source: Layout) -> tuple[Layout, ...]:
@@ -77,61 +55,24 @@ def _selected(node: Node, source: Layout) -> tuple[Layout, ...]:
     return (replace(source, offset=offset, strides=strides),)
 
 
-@dataclass(frozen=True)
-class GatherContext:
-    params: tuple[Param, ...]
-    type: str
-    index_type: str
-    axis: int
-    extents: tuple[str, ...]
-    source_extents: tuple[str, ...]
-
-
 def emit_gather(group: Group, context: EmitContext) -> KernelSpec:
     node, op = only_node(group, Gather)
-    x, indices = node.inputs
-    body = GatherContext(
-        _params(group),
-        bits(x.dtype),
-        indices.dtype.cpp,
-        op.axis,
-        context.printer.all(indices.shape),
-        context.printer.all(x.shape),
-    )
-    return _spec(_GATHER, group, context, body)
-
-
-@dataclass(frozen=True)
-class GatherNdContext:
-    """[batches, per_batch] coordinates of `depth` numbers into [batches, *extents, inner]."""
-
-    params: tuple[Param, ...]
-    type: str
-    index_type: str
-    batches: str
-    per_batch: str
-    extents: tuple[str, ...]
-    inner: str
+    have, want = (context.printer.all(value.shape) for value in node.inputs)
+    return _spec(group, context, "gather_elements", str(len(want)), str(op.axis), have, want)
 
 
 def emit_gather_nd(group: Group, context: EmitContext) -> KernelSpec:
+    """Per batch, coordinates of `depth` numbers into [*extents, inner]."""
     node, op = only_node(group, GatherNd)
     x, indices = node.inputs
-    batch_dims, depth, printer = op.batch_dims, indices.shape[-1], context.printer
-    body = GatherNdContext(
-        _params(group),
-        bits(x.dtype),
-        indices.dtype.cpp,
-        printer(product(indices.shape[:batch_dims])),
-        printer(product(indices.shape[batch_dims:-1])),
-        printer.all(x.shape[batch_dims : batch_dims + depth]),
-        printer(product(x.shape[batch_dims + depth :])),
-    )
-    return _spec(_GATHER_ND, group, context, body)
+    begin, depth, printer = op.batch_dims, indices.shape[-1], context.printer
+    batches, per_batch = product(indices.shape[:begin]), product(indices.shape[begin:-1])
+    extents, inner = printer.all(x.shape[begin : begin + depth]), printer(product(x.shape[begin + depth :]))
+    return _spec(group, context, "gather_nd", printer(batches), printer(per_batch), str(len(extents)), extents, inner)
 
 
 KERNELS = (
-    CpuKernel(Gather, emit_gather, (_GATHER,), table=True),
-    CpuKernel(GatherNd, emit_gather_nd, (_GATHER_ND,), table=True),
-    CpuKernel(IndexSelect, emit_index_select, (_INDEX_SELECT,), layouts=_selected, table=True),
+    CpuKernel(Gather, emit_gather, (_CALL,), table=True),
+    CpuKernel(GatherNd, emit_gather_nd, (_CALL,), table=True),
+    CpuKernel(IndexSelect, emit_index_select, (_CALL,), layouts=_selected, table=True),
 )

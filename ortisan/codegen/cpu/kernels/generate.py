@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ortisan.codegen.cpu.call import CallContext, call_of
 from ortisan.codegen.cpu.group import Group
 from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, Template, literal, only_node
 from ortisan.codegen.cpu.row import CpuKernel
 from ortisan.registry.dims import product
 from ortisan.registry.ops import Arange, Full, Size
 
-_SIZE = Template("size")
-_FULL = Template("full", ("move.h",))
-_ARANGE = Template("arange", ("move.h",))
+_SIZE = Template("generate/size")
+_CALL = call_of("move.h")
 
 
 @dataclass(frozen=True)
@@ -27,42 +27,25 @@ def emit_size(group: Group, context: EmitContext) -> KernelSpec:
     return KernelSpec(_SIZE, group.name, body, (context.write(node.output),))
 
 
-@dataclass(frozen=True)
-class FullContext:
-    params: tuple[Param, ...]
-    type: str
-    count: str
-    value: str
-
-
 def emit_full(group: Group, context: EmitContext) -> KernelSpec:
     node, op = only_node(group, Full)
-    dtype = op.dtype
-    count = context.printer(product(op.shape))
-    params = (Param("out0", dtype.cpp, written=True),)
-    body = FullContext(params, dtype.cpp, count, literal(op.value, dtype))
-    return KernelSpec(_FULL, group.name, body, (context.write(node.output),))
-
-
-@dataclass(frozen=True)
-class ArangeContext:
-    params: tuple[Param, ...]
-    type: str
-    start: str
-    step: str
-    count: str
+    cpp, count = op.dtype.cpp, context.printer(product(op.shape))
+    params = (Param("out0", cpp, written=True),)
+    body = CallContext(params, "fill", (cpp,), (count, f"store<{cpp}>({literal(op.value, op.dtype)})", "out0"))
+    return KernelSpec(_CALL, group.name, body, (context.write(node.output),))
 
 
 def emit_arange(group: Group, context: EmitContext) -> KernelSpec:
     node, op = only_node(group, Arange)
-    printer = context.printer
-    params = (Param("out0", op.dtype.cpp, written=True),)
-    body = ArangeContext(params, op.dtype.cpp, printer(op.start), printer(op.step), printer(op.length))
-    return KernelSpec(_ARANGE, group.name, body, (context.write(node.output),))
+    cpp, printer = op.dtype.cpp, context.printer
+    numbers = (f"static_cast<{cpp}>({printer(number)})" for number in (op.start, op.step))
+    params = (Param("out0", cpp, written=True),)
+    body = CallContext(params, "arange", (cpp,), (printer(op.length), *numbers, "out0"))
+    return KernelSpec(_CALL, group.name, body, (context.write(node.output),))
 
 
 KERNELS = (
-    CpuKernel(Arange, emit_arange, (_ARANGE,)),
-    CpuKernel(Full, emit_full, (_FULL,)),
+    CpuKernel(Arange, emit_arange, (_CALL,)),
+    CpuKernel(Full, emit_full, (_CALL,)),
     CpuKernel(Size, emit_size, (_SIZE,)),
 )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ortisan.codegen.cpu.call import CallContext, call_of
 from ortisan.codegen.cpu.group import Group
-from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param, Template, only_node, op_of
+from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param, Template, flag, only_node, op_of
 from ortisan.codegen.cpu.loops.boxes import COPY, Box, CopyContext, bits, box
 from ortisan.codegen.cpu.row import CpuKernel
 from ortisan.codegen.cpu.strides import Layout, contiguous, line_length, reshaped_strides, walk
@@ -15,8 +16,8 @@ from ortisan.registry.dims import Dim, is_static, maximum, minimum, product, set
 from ortisan.registry.graph import Node, Value
 from ortisan.registry.ops import Concatenate, DynamicSlice, Expand, Pad, Permute, Reshape, Split, Trilu
 
-_PAD = Template("pad", ("pad.h",))
-_TRILU = Template("trilu", ("gather.h",))
+_PAD = call_of("pad.h")
+_TRILU = call_of("gather.h")
 
 
 def _reads_lines(node: Node, value: Value, layout: Layout) -> bool:
@@ -131,26 +132,24 @@ def _streamed(node: Node, context: EmitContext) -> str:
     return " && ".join(f"is_thin({', '.join(context.printer.all(sizes))})" for sizes in dict.fromkeys(cache.sizes))
 
 
-@dataclass(frozen=True)
-class PadContext:
-    params: tuple[Param, ...]
-    type: str
-    mode: str
-    src_extents: tuple[str, ...]
-    before: tuple[str, ...]
-    dst_extents: tuple[str, ...]
-
-
 def emit_pad(group: Group, context: EmitContext) -> KernelSpec:
     node, op = only_node(group, Pad)
     x = node.inputs[0]
     if op.mode == "constant":
         return _constant_pad(group, context, op)
-    type_, printer = bits(x.dtype), context.printer
+    extents = map(context.printer.all, (x.shape, op.before, node.output.shape))
+    return _call(_PAD, group, context, "pad_nd", str(len(x.shape)), *extents, f"PadMode::{op.mode}")
+
+
+def _call(
+    template: Template, group: Group, context: EmitContext, function: str, *sizes: str | tuple[str, ...]
+) -> KernelSpec:
+    """`function<T>(c, sizes, in0, out0)`."""
+    node = group.nodes[0]
+    type_ = bits(node.output.dtype)
     params = (Param("in0", type_), Param("out0", type_, written=True))
-    extents = printer.all(x.shape), printer.all(op.before), printer.all(node.output.shape)
-    arguments = (context.read(x), context.write(node.output))
-    return KernelSpec(_PAD, group.name, PadContext(params, type_, op.mode, *extents), arguments)
+    body = CallContext(params, function, (type_,), (*sizes, "in0", "out0"))
+    return KernelSpec(template, group.name, body, (context.read(node.inputs[0]), context.write(node.output)))
 
 
 def _constant_pad(group: Group, context: EmitContext, op: Pad) -> KernelSpec:
@@ -177,31 +176,11 @@ def _constant_pad(group: Group, context: EmitContext, op: Pad) -> KernelSpec:
     return replace(spec, context=filled, arguments=arguments)
 
 
-@dataclass(frozen=True)
-class TriluContext:
-    params: tuple[Param, ...]
-    type: str
-    batch: str
-    rows: str
-    columns: str
-    k: int
-    upper: str
-
-
 def emit_trilu(group: Group, context: EmitContext) -> KernelSpec:
     node, op = only_node(group, Trilu)
-    shape, printer, type_ = node.output.shape, context.printer, bits(node.output.dtype)
-    params = (Param("in0", type_), Param("out0", type_, written=True))
-    body = TriluContext(
-        params,
-        type_,
-        printer(product(shape[:-2])),
-        printer(shape[-2]),
-        printer(shape[-1]),
-        op.k,
-        "true" if op.upper else "false",
-    )
-    return KernelSpec(_TRILU, group.name, body, (context.read(node.inputs[0]), context.write(node.output)))
+    *batch, rows, columns = node.output.shape
+    sizes = context.printer.all((product(batch), rows, columns))
+    return _call(_TRILU, group, context, "trilu", *sizes, str(op.k), flag(op.upper))
 
 
 KERNELS = (

@@ -16,8 +16,8 @@ from ortisan.registry.dims import Dim, product
 from ortisan.registry.graph import Node, Value
 from ortisan.registry.ops import Bmm, Elementwise, Gemm
 
-_GEMM = Template("gemm", ("gemm.h", "loops.h", "scalar.h"))
-_BMM = Template("bmm", ("gemm.h", "loops.h", "scalar.h"))
+_GEMM = Template("products/gemm", ("gemm.h", "loops.h", "scalar.h"))
+_BMM = Template("products/bmm", ("gemm.h", "loops.h", "scalar.h"))
 
 
 @dataclass(frozen=True)

@@ -2,72 +2,55 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ortisan.codegen.cpu.call import CallContext, call_of
 from ortisan.codegen.cpu.group import Group
-from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, Template, only_node
+from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, Template, flag, only_node
 from ortisan.codegen.cpu.row import CpuKernel
-from ortisan.registry.dims import Shape, product
+from ortisan.registry.dims import product
 from ortisan.registry.ops import ArgReduce, CumSum, Reduce
 
-_REDUCE = Template("reduce", ("reduce.h",))
-_ARGMAX = Template("argmax", ("scan.h",))
-_CUMSUM = Template("cumsum", ("scan.h",))
-
-
-@dataclass(frozen=True)
-class AxisContext:
-    """`function` is the C++ function or functor; `flags` are its boolean arguments, in order."""
-
-    params: tuple[Param, ...]
-    type: str
-    function: str
-    outer: str
-    n: str
-    inner: str
-    flags: tuple[str, ...] = ()
-
-
-def _flag(value: bool) -> str:
-    return "true" if value else "false"
+_REDUCE = call_of("reduce.h")
+_SCAN = call_of("scan.h")
 
 
 def emit_along_axis(
-    template: Template, group: Group, context: EmitContext, axes: tuple[int, int], function: str, *flags: bool
+    template: Template,
+    group: Group,
+    context: EmitContext,
+    axes: tuple[int, int],
+    function: str,
+    *flags: bool,
+    functor: tuple[str, ...] = (),
 ) -> KernelSpec:
-    """A kernel over the axes from the first to the last of `axes`."""
-    node = group.nodes[0]
+    """`function<functor, T>(c, outer, n, inner, flags, x, y)`, with n the axes from the first to the last of `axes`."""
+    node, (first, last) = group.nodes[0], axes
     x, y = node.inputs[0], node.output
-    outer, n, inner = _geometry(x.shape, *axes, context)
     params = (Param("x", x.dtype.cpp), Param("y", y.dtype.cpp, written=True))
-    body = AxisContext(params, x.dtype.cpp, function, outer, n, inner, tuple(map(_flag, flags)))
+    parts = x.shape[:first], x.shape[first : last + 1], x.shape[last + 1 :]
+    extents = (context.printer(product(part)) for part in parts)
+    body = CallContext(params, function, (*functor, x.dtype.cpp), (*extents, *map(flag, flags), "x", "y"))
     return KernelSpec(template, group.name, body, (context.read(x), context.write(y)))
-
-
-def _geometry(shape: Shape, first: int, last: int, context: EmitContext) -> tuple[str, str, str]:
-    parts = shape[:first], shape[first : last + 1], shape[last + 1 :]
-    outer, n, inner = (context.printer(product(part)) for part in parts)
-    return outer, n, inner
 
 
 def emit_reduce(group: Group, context: EmitContext) -> KernelSpec:
     _, op = only_node(group, Reduce)
     boolean = {"max": "any", "min": "all"} if group.nodes[0].output.dtype.value == "bool" else {}
-    return emit_along_axis(_REDUCE, group, context, (op.first, op.last), boolean.get(op.kind, op.kind))
+    functor = f"reduction::{boolean.get(op.kind, op.kind)}"
+    return emit_along_axis(_REDUCE, group, context, (op.first, op.last), "reduce", functor=(functor,))
 
 
 def emit_arg_reduce(group: Group, context: EmitContext) -> KernelSpec:
     _, op = only_node(group, ArgReduce)
-    return emit_along_axis(_ARGMAX, group, context, (op.axis, op.axis), op.name, op.last)
+    return emit_along_axis(_SCAN, group, context, (op.axis, op.axis), op.name, op.last)
 
 
 def emit_cumsum(group: Group, context: EmitContext) -> KernelSpec:
     _, op = only_node(group, CumSum)
-    return emit_along_axis(_CUMSUM, group, context, (op.axis, op.axis), "cumsum", op.exclusive, op.reverse)
+    return emit_along_axis(_SCAN, group, context, (op.axis, op.axis), "cumsum", op.exclusive, op.reverse)
 
 
 KERNELS = (
-    CpuKernel(ArgReduce, emit_arg_reduce, (_ARGMAX,)),
-    CpuKernel(CumSum, emit_cumsum, (_CUMSUM,)),
+    CpuKernel(ArgReduce, emit_arg_reduce, (_SCAN,)),
+    CpuKernel(CumSum, emit_cumsum, (_SCAN,)),
     CpuKernel(Reduce, emit_reduce, (_REDUCE,)),
 )

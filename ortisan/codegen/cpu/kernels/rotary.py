@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ortisan.codegen.cpu.group import Group
-from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, Template, only_node
+from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, Template, flag, only_node
 from ortisan.codegen.cpu.row import CpuKernel, rows_of
 from ortisan.registry.graph import Value
 from ortisan.registry.ops import Rotary
 
-_ROTARY = Template("rotary", ("rotary.h",))
+_ROTARY = Template("rotary/rotary", ("rotary.h",))
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ def emit_rotary(group: Group, context: EmitContext) -> KernelSpec:
     body = RotaryContext(
         (*(Param(name, cpp) for name in names), Param("out", cpp, written=True)),
         cpp,
-        (*printer.all((*x.shape, op.size)), "true" if cos.shape[-1] == op.size else "false"),
+        (*printer.all((*x.shape, op.size)), flag(cos.shape[-1] == op.size)),
         tuple(map(operand, names, node.inputs)),
-        "true" if op.interleaved else "false",
+        flag(op.interleaved),
     )
     arguments = (*map(context.read, node.inputs), context.write(node.output))
     return KernelSpec(_ROTARY, group.name, body, arguments)

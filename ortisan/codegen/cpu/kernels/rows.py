@@ -2,90 +2,59 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ortisan.codegen.cpu.call import CallContext, call_of
 from ortisan.codegen.cpu.group import Group
-from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, Template, literal, only_node
+from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, literal, only_node
 from ortisan.codegen.cpu.kernels.reduce import emit_along_axis
 from ortisan.codegen.cpu.row import CpuKernel
-from ortisan.registry.dims import product
+from ortisan.registry.dims import Shape, product
 from ortisan.registry.ops import LayerNorm, RmsNorm, Softmax
 
-_SOFTMAX = Template("softmax", ("rows.h",))
-_LAYERNORM = Template("layernorm", ("rows.h",))
-_RMS_NORM = Template("rms_norm", ("rows.h",))
+_CALL = call_of("rows.h")
 
 
 def emit_softmax(group: Group, context: EmitContext) -> KernelSpec:
     _, op = only_node(group, Softmax)
-    return emit_along_axis(_SOFTMAX, group, context, (op.axis, op.axis), op.name)
+    return emit_along_axis(_CALL, group, context, (op.axis, op.axis), op.name)
 
 
-@dataclass(frozen=True)
-class LayerNormContext:
-    params: tuple[Param, ...]
-    type: str
-    outer: str
-    n: str
-    gamma: str
-    beta: str
-    epsilon: str
-    statistics: tuple[str, ...]
+def _rows(shape: Shape, axis: int, context: EmitContext) -> tuple[str, str]:
+    """(outer, n), n being the dims from the axis on."""
+    return context.printer(product(shape[:axis])), context.printer(product(shape[axis:]))
 
 
 def emit_layernorm(group: Group, context: EmitContext) -> KernelSpec:
     node, op = only_node(group, LayerNorm)
     x = node.inputs[0]
-    affine = [name for name, there in (("gamma", op.gamma), ("beta", op.beta)) if there]
+    affine = {"gamma": op.gamma, "beta": op.beta}
     statistics = ("mean", "inv_std") if op.statistics else ()
     params = (
         Param("x", x.dtype.cpp),
-        *(Param(name, x.dtype.cpp) for name in affine),
+        *(Param(name, x.dtype.cpp) for name, there in affine.items() if there),
         Param("y", x.dtype.cpp, written=True),
         *(Param(name, x.dtype.compute_cpp, written=True) for name in statistics),
     )
-    body = LayerNormContext(
-        params,
-        x.dtype.cpp,
-        context.printer(product(x.shape[: op.axis])),
-        context.printer(product(x.shape[op.axis :])),
-        "gamma" if op.gamma else "nullptr",
-        "beta" if op.beta else "nullptr",
-        literal(op.epsilon, x.dtype),
-        statistics,
-    )
+    given = (name if there else "nullptr" for name, there in affine.items())
+    passed = (*_rows(x.shape, op.axis, context), "x", *given, literal(op.epsilon, x.dtype), "y", *statistics)
+    body = CallContext(params, "layernorm", (x.dtype.cpp,), passed)
     arguments = (*map(context.read, node.inputs), *map(context.write, node.outputs))
-    return KernelSpec(_LAYERNORM, group.name, body, arguments)
-
-
-@dataclass(frozen=True)
-class RmsNormContext:
-    params: tuple[Param, ...]
-    type: str
-    outer: str
-    n: str
-    gamma: str
-    epsilon: str
+    return KernelSpec(_CALL, group.name, body, arguments)
 
 
 def emit_rms_norm(group: Group, context: EmitContext) -> KernelSpec:
     node, op = only_node(group, RmsNorm)
     x = node.inputs[0]
     gamma = (Param("gamma", x.dtype.cpp),) if op.gamma else ()
-    body = RmsNormContext(
-        (Param("x", x.dtype.cpp), *gamma, Param("y", x.dtype.cpp, written=True)),
-        x.dtype.cpp,
-        context.printer(product(x.shape[: op.axis])),
-        context.printer(product(x.shape[op.axis :])),
-        "gamma" if op.gamma else "nullptr",
-        literal(op.epsilon, x.dtype),
-    )
+    params = (Param("x", x.dtype.cpp), *gamma, Param("y", x.dtype.cpp, written=True))
+    given = "gamma" if op.gamma else "nullptr"
+    passed = (*_rows(x.shape, op.axis, context), "x", given, literal(op.epsilon, x.dtype), "y")
+    body = CallContext(params, "rms_norm", (x.dtype.cpp,), passed)
     arguments = (*map(context.read, node.inputs), context.write(node.output))
-    return KernelSpec(_RMS_NORM, group.name, body, arguments)
+    return KernelSpec(_CALL, group.name, body, arguments)
 
 
 KERNELS = (
-    CpuKernel(LayerNorm, emit_layernorm, (_LAYERNORM,)),
-    CpuKernel(RmsNorm, emit_rms_norm, (_RMS_NORM,)),
-    CpuKernel(Softmax, emit_softmax, (_SOFTMAX,)),
+    CpuKernel(LayerNorm, emit_layernorm, (_CALL,)),
+    CpuKernel(RmsNorm, emit_rms_norm, (_CALL,)),
+    CpuKernel(Softmax, emit_softmax, (_CALL,)),
 )

@@ -11,7 +11,7 @@ from ortisan.registry.dims import Dim, product
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Value
 
-COPY = Template("copy", ("heads.h", "move.h"))
+COPY = Template("move/copy", ("heads.h", "move.h"))
 _BITS = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"}
 
 

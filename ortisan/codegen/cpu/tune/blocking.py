@@ -1,4 +1,4 @@
-"""How matrix products are blocked: `Blocking` of templates/cpu/blocking.h as data. No blocking changes a result.
+"""How matrix products are blocked: `Blocking` of templates/cpu/products/blocking.h as data. Results never depend on it.
 
 A blocking is chosen for a product (its element type, depth and columns) and a number of rows. Where the rows are
 symbolic, one is chosen for each of a few numbers of rows, and the kernel picks by the rows it gets.
@@ -21,7 +21,7 @@ _PANEL_BYTES = 48 << 10
 """What a panel of one block of k may have to stay near: in an L1 cache of 32 KB and a part of an L2 cache of 512 KB."""
 _LARGEST = 2**31 - 1
 LARGEST_BAND = 256
-"""Bands of more rows are cut to it: `largest_band` of templates/cpu/launch.h."""
+"""Bands of more rows are cut to it: `largest_band` of templates/cpu/products/launch.h."""
 _ROWS = ((1, 3), (8, 16), (32, 64), (128, 256), (512, None))
 """Rows that a blocking is chosen at, and the most rows it serves: up to the geometric mean with the next."""
 

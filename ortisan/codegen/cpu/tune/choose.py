@@ -45,7 +45,7 @@ _MOST_WORKING_SET = 256 * _MIB
 
 
 class Timer(Protocol):
-    """`Timer` of templates/tune/binding.cpp."""
+    """`Timer` of templates/cpu/tune/binding.cpp."""
 
     def launches(
         self,

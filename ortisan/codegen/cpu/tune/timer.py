@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ortisan.codegen.cpu.build import build_library
+from ortisan.codegen.cpu.folders import TIMER_FOLDERS
 from ortisan.codegen.cpu.isa import Isa
-from ortisan.codegen.render import TEMPLATES, read_header, render
+from ortisan.codegen.render import plain_files, read_header, render
 from ortisan.codegen.tools.binding import import_binding
 from ortisan.codegen.tools.cmake import KERNEL_FLAGS
 
 _NAME = "ortisan_tune"
-_FROM_BINDING = ("binding/thread_pool.h",)
 
 
 @dataclass(frozen=True)
@@ -26,11 +25,9 @@ class TimerSource:
 
 def render_timer(isa: Isa) -> dict[str, str]:
     """The sources of the module, file name -> content."""
-    own = [f"tune/{path.name}" for path in sorted((TEMPLATES / "tune").iterdir()) if path.suffix in (".h", ".cpp")]
-    kernels = [f"cpu/{path.name}" for path in sorted((TEMPLATES / "cpu").glob("*.h"))]
-    files = {Path(path).name: read_header(path) for path in (*kernels, *_FROM_BINDING, *own)}
+    files = {**plain_files(*TIMER_FOLDERS), "thread_pool.h": read_header("binding/thread_pool.h")}
     files["CMakeLists.txt"] = render(
-        "tune/CMakeLists.txt.j2", TimerSource(_NAME, isa.name, (*isa.flags, *KERNEL_FLAGS))
+        "cpu/tune/CMakeLists.txt.j2", TimerSource(_NAME, isa.name, (*isa.flags, *KERNEL_FLAGS))
     )
     return files
 

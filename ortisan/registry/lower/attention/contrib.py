@@ -61,7 +61,7 @@ def multi_head_attention(site: Site) -> Result:
 
 
 def _separate(site: Site) -> tuple[Value, Value, Value]:
-    """q, k, v as [B,H,S,D], from the forms that query, key and value come in, with the bias added."""
+    """q, k, v as [B,H,S,D] with the bias added, from any of the packed and unpacked forms."""
     b, heads = site.builder, site.attribute("num_heads", 0)
     query, key, value, bias = site.need(0), site.optional(1), site.optional(2), site.optional(3)
     if len(query.shape) == 5:
@@ -137,7 +137,7 @@ def _projected(site: Site) -> tuple[Value, Value, Value]:
 
 
 def _present(b: Builder, past: Value | None, k: Value, v: Value) -> Value:
-    """[2,B,H,T,D]: keys, then values. They are read from here, so the past is copied once."""
+    """Joins past and new into [2,B,H,T,D], keys then values. Attention reads from there, so the past is copied once."""
     new = b.add(Concatenate(0), *(b.reshape(part, (1, *part.shape)) for part in (k, v)))
     return new if past is None else b.add(Concatenate(3), past, new)
 
@@ -171,7 +171,7 @@ def seen_keys(b: Builder, mask: Value, batch: Dim, keys: Dim) -> Value:
     if rank == 1:
         return _seen_by_length(b, mask, batch, keys)
     if rank not in (2, 3):
-        raise Refused(f"a mask {mask.type} of {rank} dims is not supported; the kernel of ONNX Runtime has none either")
+        raise Refused(f"a mask {mask.type} of {rank} dims is not supported, nor is it by ONNX Runtime's kernel")
     seen = b.elementwise("GT", mask, b.number(0, mask.dtype))
     return b.reshape(seen, (mask.shape[0], 1, *(1 for _ in range(3 - rank)), *mask.shape[1:]))
 
@@ -181,7 +181,7 @@ def _seen_by_length(b: Builder, mask: Value, batch: Dim, keys: Dim) -> Value:
     forms = {settle(count): count for count in (batch, 2 * batch, 3 * batch + 2)}
     count = forms.get(mask.shape[0])
     if count is None:
-        raise Refused(f"a mask {mask.type} is not known to hold one length for each of the batch of {batch}")
+        raise Refused(f"a mask {mask.type} is not known to hold one length per batch element ({batch})")
     positions = key_positions(b, keys)
     ends = b.elementwise("LT", positions, per_batch(b, _piece(b, mask, 0, batch)))
     if count != 2 * batch:

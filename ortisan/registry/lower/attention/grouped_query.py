@@ -40,8 +40,8 @@ _UNSUPPORTED_INPUTS = {
     11: "head_sink is not supported",
     12: "a quantized cache is not supported",
     13: "a quantized cache is not supported",
-    14: "q_norm_weight is not supported; normalize the queries before",
-    15: "k_norm_weight is not supported; normalize the keys before",
+    14: "q_norm_weight is not supported; normalize the queries before this op",
+    15: "k_norm_weight is not supported; normalize the keys before this op",
 }
 _UNSUPPORTED_ATTRIBUTES = {
     "k_quant_type": "NONE",

@@ -32,7 +32,7 @@ def merge_heads(b: Builder, x: Value) -> Value:
 
 
 def _merged_from(b: Builder, x: Value, heads: int) -> Value | None:
-    """What `merge_heads` made x from, when it had as many heads."""
+    """Undoes `merge_heads`: the value x was made from, if it had this many heads."""
     node = b.producer(x)
     inner = b.producer(node.inputs[0]) if node is not None and isinstance(node.op, Reshape) else None
     if inner is None or not isinstance(inner.op, Permute) or inner.op.order != _SWAP:
@@ -43,20 +43,20 @@ def _merged_from(b: Builder, x: Value, heads: int) -> Value | None:
 
 
 def refuse_logits(site: Site) -> None:
-    """All attention ops have the products of queries and keys as an optional fourth output."""
+    """Refuses the optional output of query-key products that all attention ops have."""
     if any(site.used[3:]):
-        raise Refused("its output of query times key is used, which is never held as a whole")
+        raise Refused("its query-key output is used, which the kernel never materializes")
 
 
 def head_size(x: Value, what: str) -> int:
     size = x.shape[-1]
     if not is_static(size):
-        raise Refused(f"the head size of {what} {x.type} is not known before it runs")
+        raise Refused(f"the head size of {what} {x.type} is only known at run time")
     return int(size)
 
 
 def require_equal(b: Builder, have: Dim, need: Dim, what: str) -> None:
-    """Equal dims, or a guard that checks them when it runs."""
+    """Requires equal dims, by a run-time guard if that is not known yet."""
     facts = Facts(b.origin)
     facts.equal(have, need, what)
     b.guards.update(dict.fromkeys(facts.guards))

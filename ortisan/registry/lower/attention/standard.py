@@ -84,7 +84,7 @@ def _with_heads(site: Site, index: int) -> Value:
 
 
 def _seen_keys(site: Site, q: Value, k: Value, total: Dim, counts: Value | None) -> tuple[Causality, Value | None]:
-    """The causality that the op has itself, or a boolean mask of what it has not."""
+    """The causality that the op supports itself, or a boolean mask for the rest."""
     b, queries, past = site.builder, q.shape[2], settle(total - k.shape[2])
     left, right = (int(site.attribute(f"{side}_window_size", -1)) for side in ("left", "right"))
     if site.attribute("is_causal", 0):

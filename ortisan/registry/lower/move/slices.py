@@ -23,7 +23,7 @@ def _from_front(bound: Dim, dim: Dim) -> Dim:
         return bound
     if settle(-bound).is_nonnegative:
         return settle(dim + bound)
-    raise Refused(f"the slice bound {bound} may be negative or not")
+    raise Refused(f"the sign of the slice bound {bound} is only known at run time")
 
 
 def _range(builder: Builder, start: Dim, end: Dim, step: int, dim: Dim) -> tuple[Dim, Dim]:

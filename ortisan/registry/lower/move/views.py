@@ -53,7 +53,7 @@ def squeeze(site: Site) -> Value:
     axes = read_axes(site, len(x.shape), input_index=1)
     if axes is None:
         if not all(is_static(dim) for dim in x.shape):
-            raise Refused(f"Squeeze without axes of {x.type}: which dims are 1 is not known before it runs")
+            raise Refused(f"Squeeze without axes of {x.type}: which dims are 1 is only known at run time")
         axes = tuple(axis for axis, dim in enumerate(x.shape) if dim == 1)
     return b.reshape(x, (dim for axis, dim in enumerate(x.shape) if axis not in axes))
 

@@ -22,7 +22,7 @@ from ortisan.registry.refusal import Refused
 
 _ATTRIBUTES = ("K", "N", "accuracy_level", "bits", "block_size", "weight_prepacked")
 _CHUNK = 1 << 20
-"""Elements that are unpacked at a time, to keep what is held on the way small beside the weight."""
+"""Elements unpacked at a time, so that temporaries stay small next to the weight."""
 
 
 @lowers("MatMulNBits", attributes=_ATTRIBUTES, domain=CONTRIB_DOMAIN)
@@ -94,7 +94,7 @@ def unpack(packed: Array, bits: int) -> Array:
     """Bytes to the numbers in them as float32, the lowest bits first: [N, M] -> [N, M * 8 / bits]."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     table = ((np.arange(256, dtype=np.uint8)[:, np.newaxis] >> shifts) & np.uint8(255 >> (8 - bits))).astype(np.float32)
-    # The numbers of a byte are looked up as one element of their size together, which is copied as it is.
+    # One table element holds all numbers of a byte, so a lookup copies them together.
     together = {8: np.float32, 4: np.float64, 2: np.complex128}[bits]
     numbers: Array = table.view(together).reshape(256)[packed].view(np.float32)
     return numbers
@@ -105,7 +105,7 @@ _made: list[tuple[Callable[[], Array | None], ...]] = []
 
 
 def _remembered(*sources: Array | None) -> Array | None:
-    """The weight made from these very arrays, while it is in use: a graph is lowered more than once."""
+    """The weight unpacked from these arrays, reused while alive: a graph is lowered more than once."""
     _made[:] = [entry for entry in _made if entry[0]() is not None]
     for weight, *known in _made:
         if all(reference() is source for reference, source in zip(known, sources, strict=True)):
