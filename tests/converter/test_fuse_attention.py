@@ -273,7 +273,7 @@ def test_half_precision_with_a_softmax_in_float() -> None:
         (
             f"{SCORES} a = Where(m, s, filter) l = Add(a, r) {TAIL}",
             "float[S,T] r, bool[B,1,S,T] m",
-            "a number that others can be added to",
+            "a number too small to absorb",
         ),
         (f"{SCORES} a = Add(s, m) l = Mul(a, c) {TAIL}", "float[S,T] m", "scaled after a mask"),
         (f"{SCORES} t = Tanh(s) l = Abs(t) {TAIL}", "", "not a scaled product of q and k"),

@@ -151,7 +151,7 @@ def test_ops(case: Case, batch) -> None:
 @pytest.mark.parametrize(
     ("case", "reason"),
     [
-        (_attention("logits", "1 2 2 3 3 4 4", outputs=4), "query times key"),
+        (_attention("logits", "1 2 2 3 3 4 4", outputs=4), "query-key output"),
         (_attention("heads", "1 3 2 3 3 4 4"), "not a multiple"),
         (_attention("no_heads", "1 1 1 3 3 4 4", flat=True, q_num_heads=0), "into"),
         (_attention("precision", "1 2 2 3 3 4 4", softmax_precision=6), "softmax_precision"),
