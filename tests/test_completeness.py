@@ -12,6 +12,7 @@ import pytest
 from ortisan.codegen.ait.ops import AIT_OPS
 from ortisan.codegen.cpu.call import call_of
 from ortisan.codegen.cpu.folders import KERNEL_FOLDERS, LIBRARY_FOLDERS, TIMER_FOLDERS
+from ortisan.codegen.cpu.isa import ISAS
 from ortisan.codegen.cpu.kernels import KERNELS
 from ortisan.codegen.render import TEMPLATES
 from ortisan.registry.document import family, op_classes, render_document
@@ -145,3 +146,9 @@ def test_the_list_of_ops_says_what_cpus_have_no_kernel_of() -> None:
     }
     assert {name for name, cpu in on_cpus.items() if cpu == "no"} == {"Conv", "MaxPool", "AveragePool"}
     assert on_cpus["GlobalAveragePool"] == "yes"
+
+
+def test_the_library_can_look_up_every_feature_of_every_instruction_set() -> None:
+    """A feature that cpu_features.h does not know counts as missing on every CPU."""
+    known = set(re.findall(r'\{"(\w+)"', (TEMPLATES / "cpu" / "glue" / "cpu_features.h").read_text()))
+    assert {feature for isa in ISAS.values() for feature in isa.features} <= known
