@@ -32,6 +32,7 @@ from ortisan.converter.save import save_with_external_data
 from ortisan.errors import OptionError
 from ortisan.models import BertSize, Gpt2Size, LlamaSize
 from ortisan.runtime.manifest import plain
+from tests.models.sessions import open_session
 
 TINY_VIT = VitSize(layers=1, hidden=128, heads=2, intermediate=64, image=32, patch=16, classes=5)
 TINY_BERT = BertSize(layers=1, hidden=128, heads=2, intermediate=64, vocabulary=50, positions=16)
@@ -55,9 +56,7 @@ def save(workload: Workload, folder: Path) -> Path:
 
 
 def stock(model: Path, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return ort.InferenceSession(str(model), options).run(None, feeds)
+    return open_session(model, plain=True).run(None, feeds)
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -11,6 +11,7 @@ import pytest
 
 import ortisan
 from ortisan.codegen.cpu.kernels.elementwise import ElementwiseContext
+from tests.models.sessions import open_session
 from tests.models.text import text_model
 from tests.tolerances import APPROXIMATE, SAME, WIDE
 
@@ -74,10 +75,7 @@ def test_only_chains_of_floats_run_interleaved() -> None:
 def run(model: onnx.ModelProto, feeds: dict[str, np.ndarray], folder: Path, threads: int = 1) -> list[np.ndarray]:
     compiled = ortisan.compile(model, whole_graph=True, name="strips")
     library = ortisan.generate(compiled, folder)
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.register_custom_ops_library(str(library.path))
-    return ort.InferenceSession(ortisan.convert_graph(model, compiled).SerializeToString(), options).run(None, feeds)
+    return open_session(ortisan.convert_graph(model, compiled), library.path, threads=threads).run(None, feeds)
 
 
 @pytest.mark.build
@@ -106,9 +104,7 @@ def test_arguments_off_the_fast_path_change_their_own_results_only(tmp_path: Pat
     model = text_model("(float[N] x, int64[N] k) => (float[N] y, int64[N] i)", FAST_PATHS)
     compiled = ortisan.compile(model, whole_graph=True, name="fast_paths")
     library = ortisan.generate(compiled, tmp_path)
-    options = ort.SessionOptions()
-    options.register_custom_ops_library(str(library.path))
-    session = ort.InferenceSession(ortisan.convert_graph(model, compiled).SerializeToString(), options)
+    session = open_session(ortisan.convert_graph(model, compiled), library.path)
     rng = np.random.default_rng(0)
     for length in (0, 1, 7, 8, 9, 511, 512, 513, 1023, 1031, 9001):
         x, k = rng.uniform(0.1, 99, length).astype(np.float32), rng.integers(-99, 99, length)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
 from ortisan.codegen.cpu.build import Built, build_library
@@ -15,6 +14,7 @@ from ortisan.codegen.cpu.folders import LIBRARY_FOLDERS
 from ortisan.codegen.cpu.isa import find_isa
 from ortisan.codegen.cpu.library import BuildSource
 from ortisan.codegen.render import plain_files, render
+from tests.models import sessions
 
 CPP = Path(__file__).parent.parent / "cpp"
 W = np.array([1, 2, 3, 4], np.float32)
@@ -62,22 +62,4 @@ def add_reference(x: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return -y, y.sum(axis=(1, 2)) + b
 
 
-def open_session(
-    model: onnx.ModelProto,
-    *libraries: Path,
-    threads: int = 2,
-    optimized: Path | None = None,
-    entries: Mapping[str, str] | None = None,
-) -> ort.InferenceSession:
-    """A session of stock ONNX Runtime with the libraries registered; `entries` are session config entries."""
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 3
-    if optimized is not None:
-        options.optimized_model_filepath = str(optimized)
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    for key, value in (entries or {}).items():
-        options.add_session_config_entry(key, value)
-    for library in libraries:
-        options.register_custom_ops_library(str(library))
-    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+open_session = partial(sessions.open_session, threads=2)

@@ -18,6 +18,7 @@ from ortisan.converter.read.symbols import ascending
 from ortisan.errors import OptionError, UnsupportedError
 from ortisan.registry.ops import DynamicSlice
 from tests.models import decoder
+from tests.models.sessions import open_session
 from tests.models.text import run_ort, text_model
 from tests.tolerances import APPROXIMATE, SAME
 
@@ -44,10 +45,7 @@ def rewritten(form: str) -> onnx.ModelProto:
 
 @functools.cache
 def sessions(form: str) -> tuple[ort.InferenceSession, ort.InferenceSession]:
-    options = ort.SessionOptions()
-    options.log_severity_level = 3
-    models = (FORMS[form](), rewritten(form))
-    return tuple(ort.InferenceSession(model.SerializeToString(), options) for model in models)
+    return open_session(FORMS[form]()), open_session(rewritten(form))
 
 
 def dims_of(value: onnx.ValueInfoProto) -> list[int | str]:

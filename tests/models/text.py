@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 import onnx.parser
-import onnxruntime as ort
 from onnx import numpy_helper
+
+from tests.models.sessions import open_session
 
 Array = npt.NDArray[np.generic]
 
@@ -27,11 +28,7 @@ def text_model(
 
 def run_ort(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
     """The outputs of stock ONNX Runtime with its optimizations off."""
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 3
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return session.run(None, dict(feeds))
+    return open_session(model, plain=True).run(None, dict(feeds))
 
 
 def random_feeds(model: onnx.ModelProto, *, seed: int = 0, **sizes: int) -> dict[str, Array]:

@@ -21,6 +21,7 @@ from onnx import helper, numpy_helper
 
 import ortisan
 from ortisan.registry.dtypes import DType
+from tests.models.sessions import open_session
 from tests.tolerances import Tolerance, assert_close
 
 ort.set_default_logger_severity(4)
@@ -125,11 +126,9 @@ class Batch:
         model = merge(cases, prefixes, opset)
         compiled = ortisan.compile(model, whole_graph=True, target=self.target, name=f"ops_{opset}")
         library = ortisan.generate(compiled, self.folder / str(opset))
-        options = ort.SessionOptions()
-        options.register_custom_ops_library(str(library.path))
         converted = ortisan.convert_graph(model, compiled)
         assert [node.op_type for node in converted.graph.node] == list(library.ops), "ONNX Runtime ran something itself"
-        session = ort.InferenceSession(converted.SerializeToString(), options)
+        session = open_session(converted, library.path)
         feeds = {
             name: array
             for case, prefix in zip(cases, prefixes, strict=True)

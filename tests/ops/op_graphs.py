@@ -24,6 +24,7 @@ from ortisan.registry.dims import Dim, symbol
 from ortisan.registry.dtypes import DType
 from ortisan.registry.evaluate import evaluate_graph
 from ortisan.registry.graph import Graph, TensorType, Value
+from tests.models.sessions import open_session
 from tests.ops.harness import run_session
 from tests.tolerances import Tolerance, assert_close
 
@@ -89,10 +90,7 @@ class GraphBatch:
         model = helper.make_model(
             helper.make_graph([node], case.name, inputs, outputs), opset_imports=imports, ir_version=10
         )
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.register_custom_ops_library(str(self.library))
-        return ort.InferenceSession(model.SerializeToString(), options)
+        return open_session(model, self.library, threads=threads)
 
     def run(self, case: GraphCase, inputs: Arrays | None = None, threads: int = 1) -> list[np.ndarray[Any, Any]]:
         return run_session(self.session(case, threads), inputs or case.inputs)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from onnx.external_data_helper import convert_model_to_external_data
 
 import ortisan
 from tests.models.mlp import mlp
+from tests.models.sessions import open_session
 from tests.models.text import random_feeds, run_ort, text_model
 from tests.tolerances import APPROXIMATE
 
@@ -24,9 +24,7 @@ CHAIN = text_model(
 
 def run_converted(converted: onnx.ModelProto, library: Path | None, feeds: dict) -> list:
     onnx.checker.check_model(converted)
-    options = ort.SessionOptions()
-    options.register_custom_ops_library(str(library))
-    return ort.InferenceSession(converted.SerializeToString(), options).run(None, feeds)
+    return open_session(converted, library).run(None, feeds)
 
 
 @pytest.mark.build
