@@ -190,6 +190,12 @@ class Backend(Protocol):
         refuse(self, "values inside the custom ops can't be looked at")
 
 
+def check_no_gpu_options(backend: Backend, options: PlanOptions) -> None:
+    """`check` of a backend that computes in the types of the model."""
+    if options.precision != "keep" or options.fast_math or options.tf32:
+        raise OptionError(f"precision, fast_math and tf32 are for GPU targets; {backend} computes as it is")
+
+
 def refuse(backend: Backend, what: str) -> NoReturn:
     raise OptionError(f"{what} for the target {backend}; use another target")
 

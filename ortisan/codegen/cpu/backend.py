@@ -7,7 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ortisan._version import __version__
-from ortisan.codegen.backend import Backend, Built, Names, Plan, Planner, PlanOptions, Request, Say, Sources, Tracer
+from ortisan.codegen.backend import (
+    Backend,
+    Built,
+    Names,
+    Plan,
+    Planner,
+    PlanOptions,
+    Request,
+    Say,
+    Sources,
+    Tracer,
+    check_no_gpu_options,
+)
 from ortisan.codegen.cpu.build import build_library
 from ortisan.codegen.cpu.isa import Isa, find_isa, why_not_run
 from ortisan.codegen.cpu.kernels import KERNELS
@@ -16,7 +28,6 @@ from ortisan.codegen.cpu.plan import GraphPlan, plan_graph
 from ortisan.codegen.cpu.trace import CpuTracer
 from ortisan.codegen.cpu.tune.choices import Tuning, by_cost_model
 from ortisan.codegen.cpu.tune.choose import tune
-from ortisan.errors import OptionError
 from ortisan.registry.graph import Graph
 
 
@@ -32,8 +43,7 @@ class CpuBackend(Backend):
         return f"cpu:{self.isa.name}"
 
     def check(self, options: PlanOptions) -> None:
-        if options.precision != "keep" or options.fast_math or options.tf32:
-            raise OptionError(f"precision, fast_math and tf32 are for GPU targets; {self} computes as it is")
+        check_no_gpu_options(self, options)
 
     def planner(self, request: Request) -> CpuPlanner:
         return CpuPlanner(self.isa, request)

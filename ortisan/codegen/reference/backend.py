@@ -17,6 +17,7 @@ from ortisan.codegen.backend import (
     Say,
     Sources,
     StoredWeight,
+    check_no_gpu_options,
 )
 from ortisan.errors import OptionError
 from ortisan.registry.graph import Graph
@@ -65,8 +66,7 @@ class ReferenceBackend(Backend):
         return "reference"
 
     def check(self, options: PlanOptions) -> None:
-        if options.precision != "keep" or options.fast_math or options.tf32:
-            raise OptionError(f"precision, fast_math and tf32 are for GPU targets; {self} computes as it is")
+        check_no_gpu_options(self, options)
 
     def planner(self, request: Request) -> ReferencePlanner:
         return ReferencePlanner()
