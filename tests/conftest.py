@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import onnx
 import pytest
@@ -18,6 +19,10 @@ from ortisan.codegen.tools.toolchain import find_compiler, has_gpu
 from ortisan.errors import ToolchainError
 from ortisan.runtime.providers import why_not_provided
 from tests.models.layers import two_layers
+
+# How long an example takes says how busy the machine is.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
