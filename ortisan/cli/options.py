@@ -54,7 +54,7 @@ def takes_options(*, of: str | None = None, **defaults: Any) -> Callable[[Callab
         own = inspect.signature(command)
         hints = get_type_hints(command, include_extras=True)
         generated = [_parameter(name, each, defaults) for name, each in parameters.items()]
-        generated.append(inspect.Parameter("arch", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Arch))
+        generated.insert(1, inspect.Parameter("arch", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Arch))
         kept = [each.replace(annotation=hints[each.name]) for each in own.parameters.values() if each.name != "chosen"]
         positional = [each for each in kept if each.kind != each.KEYWORD_ONLY]
         required = [each for each in kept if each.kind == each.KEYWORD_ONLY and each.default is each.empty]

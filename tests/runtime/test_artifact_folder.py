@@ -115,7 +115,9 @@ def test_a_killed_build_leaves_the_old_artifact(how: signal.Signals, model_file:
     before = content(folder)
     script = (
         "import sys, time, ortisan.pipeline.build as b, ortisan.cli.app as app\n"
-        "def stop(*_): print('verifying', flush=True); time.sleep(60)\n"
+        "def stop(*_):\n"
+        "    print('verifying', flush=True)\n"
+        "    for _ in range(1200): time.sleep(0.05)  # a signal just before a sleep waits for its end\n"
         "b.compare_session = stop\n"
         "sys.argv = ['ortisan', 'build', sys.argv[1], '-o', sys.argv[2], '--keep', 'all']\n"
         "sys.exit(app.run())"
