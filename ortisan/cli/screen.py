@@ -12,11 +12,9 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from ortisan.codegen.tools.container import PROGRESS, PROGRESS_MARK
 from ortisan.runtime.manifest import plain
 
 
@@ -34,6 +32,10 @@ def phases(as_json: bool) -> Iterator[Callable[[str], None]]:
 
     $ORTISAN_PROGRESS=lines writes each as a line instead, wherever stderr goes.
     """
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from ortisan.codegen.tools.container import PROGRESS, PROGRESS_MARK
+
     if os.environ.get(PROGRESS) == "lines":
         yield lambda text: print(f"{PROGRESS_MARK}{text}", file=sys.stderr, flush=True)  # noqa: T201
         return
