@@ -42,10 +42,6 @@ class Source:
         """The identity of the graph; weights are no part of it."""
         self._files = ExitStack()
 
-    @classmethod
-    def of(cls, model: Model | Source, cache: Cache = "as-is") -> Source:
-        return model if isinstance(model, Source) else cls(model, cache)
-
     def __enter__(self) -> Source:
         return self
 

@@ -118,7 +118,7 @@ def load(
     if weights is not None and "weights" not in artifact.settings:
         raise OptionError(f"'{artifact.folder}' is for {artifact.target}, whose custom ops have no setting 'weights'")
     options = sess_options if sess_options is not None else ort.SessionOptions()
-    if weights is not None and artifact.ops and has_entry(options, f"{artifact.domain}.registered"):
+    if weights is not None and artifact.ops and _is_registered(artifact, options):
         raise OptionError(
             f"sess_options have the library of '{artifact.folder}' registered already, so weights={weights!r} "
             f"comes too late; set the session config entry '{setting_key(artifact.ops[0], 'weights')}' before that"
@@ -144,10 +144,15 @@ def open_compiled(
             "into the folder"
         )
     if artifact.library is not None:
-        chosen = {} if weights is None else {"weights": weights}
-        apply_settings(options, artifact.ops, artifact.settings, chosen)
+        if not _is_registered(artifact, options):  # the library read its settings when it was registered
+            apply_settings(options, artifact.ops, artifact.settings, {} if weights is None else {"weights": weights})
         register(options, artifact.library)
     return open_session(artifact.model, options, providers or artifact.providers)
+
+
+def _is_registered(artifact: Artifact, options: Any) -> bool:
+    """Whether session options know the artifact's library, which leaves this entry in them."""
+    return has_entry(options, f"{artifact.domain}.registered")
 
 
 def check_content(artifact: Artifact) -> None:

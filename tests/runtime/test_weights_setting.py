@@ -75,6 +75,12 @@ def test_options_that_know_the_library_are_told_too_late(built: ortisan.Artifact
         ortisan.load(built.folder, options, weights="huge")
 
 
+def test_no_setting_is_claimed_that_comes_too_late(folder: Path) -> None:
+    options = ort.SessionOptions()
+    options.register_custom_ops_library(str(next(folder.glob("lib*.so"))))
+    assert entry(ortisan.load(record(folder, "huge"), options)) is None
+
+
 def test_an_unknown_value(built: ortisan.Artifact, model_file: Path, tmp_path: Path, folder: Path) -> None:
     said = "weights must be 'auto', 'mapped' or 'huge', not 'tiny'"
     with pytest.raises(ortisan.OptionError, match=said):
