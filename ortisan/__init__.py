@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ortisan._version import __version__
 from ortisan.errors import (
     ArtifactError,
+    InternalError,
     ModelError,
     OptionError,
     OrtisanError,
@@ -49,6 +50,7 @@ __all__ = [
     "ArtifactError",
     "Compilation",
     "CustomOpLibrary",
+    "InternalError",
     "ModelError",
     "OptionError",
     "OrtisanError",

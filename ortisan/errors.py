@@ -31,6 +31,14 @@ class VerifyError(OrtisanError):
     """The compiled model and ONNX Runtime disagree."""
 
 
+class InternalError(OrtisanError):
+    """What Ortisan did not foresee; `__cause__` is the exception, and `report` a file with all that is known of it."""
+
+    def __init__(self, message: str, report: str | None = None) -> None:
+        super().__init__(message)
+        self.report = report
+
+
 def needs_compiler(what: str, error: ModuleNotFoundError) -> ToolchainError:
     """The error for a missing package of the compiler; a missing module of our own is a bug, and raised as it is."""
     if error.name is None or error.name.partition(".")[0] == "ortisan":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from ortisan.codegen.tools.toolchain import find_compiler, has_gpu
 from ortisan.errors import ToolchainError
 from ortisan.runtime.providers import why_not_provided
 from tests.models.layers import two_layers
+
+_REGISTRY = "https://pypi.org/simple/onnx-asr/"
 
 # How long an example takes says how busy the machine is.
 hypothesis.settings.register_profile("untimed", deadline=None)
@@ -39,6 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         "nvcc": _why_no_nvcc(),
         "aitemplate": _why_no_aitemplate(),
         "gpu": _why_no_gpu(),
+        "network": _why_no_network() if any(item.get_closest_marker("network") for item in items) else None,
     }
     for item in items:
         for marker, reason in reasons.items():
@@ -66,6 +70,14 @@ def _why_no_gpu() -> str | None:
     if not has_gpu():
         return "no GPU: nvidia-smi lists none"
     return why_not_provided(["CUDAExecutionProvider"])
+
+
+def _why_no_network() -> str | None:
+    try:
+        urllib.request.urlopen(_REGISTRY, timeout=5).close()
+    except OSError as error:
+        return f"no network: {_REGISTRY} can't be reached ({error})"
+    return None
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -18,7 +18,7 @@ import pytest
 
 from ortisan.codegen.tools.toolchain import find_compiler
 
-DRIVER = Path(__file__).parent / "cpp" / "thread_driver.cpp"
+DRIVERS = Path(__file__).parent / "cpp"
 
 # Python and ONNX Runtime leak at exit: leaks get no exit code, which LSAN_OPTIONS can only say for all errors at once.
 _OPTIONS = {
@@ -59,11 +59,17 @@ def run_threads(
     project: Mapping[str, str], folder: Path, *, sanitizer: str = "thread", sizes: Mapping[str, int] | None = None
 ) -> str:
     """Builds the thread driver over a src folder's kernels with a sanitizer, runs it, and gives what it said."""
+    program = build_driver(project, "thread_driver.cpp", folder, sanitizer)
+    return run_driver(program, *(f"{name}={size}" for name, size in (sizes or {}).items()))
+
+
+def build_driver(project: Mapping[str, str], driver: str, folder: Path, sanitizer: str) -> Path:
+    """A program of a driver of tests/cpp and the kernels of a src folder, with a sanitizer."""
     for name, text in project.items():
         (folder / name).write_text(text, encoding="utf-8")
     glue = ("custom_ops.cpp", "binding.cpp")
     kernels = [str(folder / name) for name in project if name.endswith(".cpp") and name not in glue]
-    program = folder / "thread_driver"
+    program = folder / driver.removesuffix(".cpp")
     flags = [
         "-std=gnu++17",
         "-O1",
@@ -74,17 +80,18 @@ def run_threads(
         f"-fsanitize={sanitizer}",
         "-fno-sanitize-recover=all",
     ]
-    build = [*find_compiler().argv, *flags, "-I", str(folder), str(DRIVER), *kernels, "-o", str(program), "-pthread"]
+    sources = [str(DRIVERS / driver), *kernels]
+    build = [*find_compiler().argv, *flags, "-I", str(folder), *sources, "-o", str(program), "-pthread"]
     built = subprocess.run(build, capture_output=True, text=True, check=False, timeout=600)
     assert built.returncode == 0, built.stderr
-    arguments = [f"{name}={size}" for name, size in (sizes or {}).items()]
+    return program
+
+
+def run_driver(program: Path, *arguments: str) -> str:
+    """What a driver says; complaints fail the test."""
+    environment = {**os.environ, **_OPTIONS}
     done = subprocess.run(
-        [str(program), *arguments],
-        env={**os.environ, **_OPTIONS},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
+        [str(program), *arguments], env=environment, capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -61,7 +61,7 @@ def test_build_says_what_it_did(model: Path, tmp_path: Path) -> None:
     assert code == 0
     assert "3 nodes in 1 custom op (mlp_0), 100.0% of the operations" in " ".join(shown.split())
     assert "agrees with onnxruntime" in shown
-    assert progress == ""
+    assert all(line.endswith(" s)") for line in progress.splitlines()), progress  # nothing but long phases
     assert all(len(line) <= WIDTH for line in shown.splitlines() if str(tmp_path) not in line)
 
 
@@ -86,6 +86,8 @@ def test_build_as_json(model: Path, tmp_path: Path) -> None:
         (["--between", "x"], "--between 'x' is not of the form IN,IN:OUT,OUT"),
         (["--between", "x:nowhere"], "between: the model has no value named 'nowhere'"),
         (["--include", "Nothing"], "include: no node is named 'Nothing'"),
+        (["--include", "gemm"], "has this op type or this layer annotation; did you mean 'Gemm'?"),
+        (["--name", "é"], "name must have a letter from a to z or a digit"),
         (["--whole-graph", "--exclude", "Relu"], "whole_graph=True compiles everything"),
         (["--tune", "on"], "tune must be 'auto', 'off' or 'full', not 'on'"),
         (["--cache", "shared"], "cache must be 'as-is' or 'in-place', not 'shared'"),
@@ -165,8 +167,8 @@ def test_inspect_with_a_cache_in_place(tmp_path: Path) -> None:
 def test_inspect_shows_scratch_memory(model: Path) -> None:
     shown = run("inspect", model, "--dim", "batch=1:64")[1]
     scratch = [line.split()[1:] for line in shown.splitlines() if line.startswith("  scratch")]
-    assert [line[1:] for line in scratch] == [["MB", "at", "batch=1"], ["MB", "at", "batch=64"]]
-    assert 0 < float(scratch[0][0]) < float(scratch[1][0])
+    assert [line[1:] for line in scratch] == [["bytes", "at", "batch=1"], ["kB", "at", "batch=64"]]
+    assert 0 < float(scratch[0][0]) < 1000 * float(scratch[1][0])
 
 
 @pytest.mark.build
@@ -190,6 +192,36 @@ def test_verify_and_bench(artifact: Path) -> None:
 
 
 @pytest.mark.build
+def test_verify_and_bench_at_several_sizes(artifact: Path) -> None:
+    code, shown, _ = run("bench", artifact, "--runs", 2, "--dim", "batch=1,64", "--json")
+    assert (code, [each["case"] for each in json.loads(shown)]) == (0, ["batch=1", "batch=64"])
+    code, shown, _ = run("verify", artifact, "--dim", "batch=5", "--dim", "batch=64", "--json")
+    assert code == 0
+    assert {figure["case"] for figure in json.loads(shown)["figures"]} == {"batch=5", "batch=64"}
+    code, _, complaint = run("verify", artifact, "--dim", "batch=65")
+    assert code == 1
+    assert "outside its declared range 1..64" in complaint
+
+
+@pytest.mark.build
+def test_verify_refuses_another_model(artifact: Path, tmp_path: Path) -> None:
+    onnx.save(text_model("(float[n] x) => (float[n] y)", "y = Relu(x)"), tmp_path / "relu.onnx")
+    code, _, complaint = run("verify", artifact, "--model", tmp_path / "relu.onnx")
+    assert code == 1
+    assert f"relu.onnx' is not the one that '{artifact}' was built from: its graph is another" in complaint
+
+
+@pytest.mark.build
+def test_an_artifact_finds_its_model_from_anywhere(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(model.parent)
+    assert run("build", model.name, "-o", tmp_path / "out", "--keep", "all")[0] == 0
+    monkeypatch.chdir("/")
+    assert run("verify", tmp_path / "out")[0] == 0
+
+
+@pytest.mark.build
 def test_verify_fails_where_the_models_differ(artifact: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.onnx"
     onnx.save(mlp(seed=5), other)
@@ -197,6 +229,8 @@ def test_verify_fails_where_the_models_differ(artifact: Path, tmp_path: Path) ->
     assert code == 1
     assert "DIFFERS from" in shown
     assert complaint.startswith("error: the compiled model and ONNX Runtime disagree in 1 output")
+    shown = json.loads(run("verify", artifact, "--model", other, "--json")[1])
+    assert (shown["passed"], shown["error"]["kind"]) == (False, "VerifyError")
 
 
 def test_verify_of_no_artifact(tmp_path: Path) -> None:
@@ -261,6 +295,7 @@ def test_help_fits_the_terminal(command: list[str]) -> None:
     code, shown, _ = run(*command, "--help")
     assert code == 0
     assert all(len(line) <= WIDTH for line in shown.splitlines())
+    assert "<bool>" not in shown
 
 
 @pytest.fixture
@@ -334,8 +369,8 @@ def test_build_says_how_products_were_tuned(model: Path, tmp_path: Path) -> None
     assert code == 0
     assert "matrix products" not in shown
     assert json.loads((tmp_path / "off" / "manifest.json").read_text())["tuning"]["mode"] == "off"
-    run(*arguments, "-o", tmp_path / "first", "--tune", "auto")
-    code, shown, _ = run(*arguments, "-o", tmp_path / "auto", "--tune", "auto")
+    run(*arguments, "-o", tmp_path / "first", "--tune", "full")
+    code, shown, _ = run(*arguments, "-o", tmp_path / "full", "--tune", "full")
     assert code == 0
     assert "Matrix-product blocking of 2 sizes: 2 from cache." in " ".join(shown.split())
 
@@ -352,9 +387,9 @@ def test_an_artifact_is_examined_with_its_own_blockings(
         return tuning.Choice(problem, blocking, "measured", {"1": 1.0}, {"1": 2.0})  # type: ignore[arg-type]
 
     monkeypatch.setenv("ORTISAN_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(tuning, "load_timer", lambda isa, say: type("Module", (), {"Timer": object}))
+    monkeypatch.setattr(tuning, "load_timer", lambda isa, say: object())
     monkeypatch.setattr(tuning._Job, "race", choose_small_tasks)
-    code, _, complaint = run("build", model, "-o", tmp_path / "out", "--keep", "all")
+    code, _, complaint = run("build", model, "-o", tmp_path / "out", "--keep", "all", "--tune", "full")
     assert code == 0, complaint
     (tmp_path / "cache" / "tuning.sqlite").unlink()
     code, shown, complaint = run("verify", tmp_path / "out", "--per-node")

@@ -34,6 +34,8 @@ OTHER: dict[str, Any] = {
     "keep": "all",
     "weights": "huge",
     "verify": False,
+    "strict": True,
+    "quick": True,
     "sources_only": True,
 }
 """For each option a value that is not its default."""

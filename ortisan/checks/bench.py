@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ortisan.checks.isolated import Isolated
 from ortisan.checks.samples import Case
+from ortisan.checks.session import SessionSpec
+from ortisan.checks.turns import Effort
 from ortisan.errors import OptionError
-from ortisan.runtime.engine import Feeds, RunFailed, caller, onnxruntime, run
+from ortisan.runtime.engine import RunFailed, onnxruntime
 
 RIVALS = ("ort",)
-_SECONDS = 2.0
-_CLEAR_AFTER_SECONDS = 0.5
-_FEWEST_RUNS = 5
-_FEWEST_CLEAR_RUNS = 3
-_MOST_RUNS = 200
 
 
 @dataclass(frozen=True)
@@ -43,6 +40,11 @@ class Bench:
     def ratio(self) -> float:
         return self.ort.median / self.compiled.median if self.compiled.median > 0 else 1.0
 
+    @property
+    def best_ratio(self) -> float:
+        """The speedup by the best run of each."""
+        return self.ort.best / self.compiled.best if self.compiled.best > 0 else 1.0
+
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "ratio": self.ratio}
 
@@ -60,76 +62,34 @@ def check_rivals(against: str) -> None:
 
 
 def time_pair(
-    compiled: Any,
-    stock: Any,
+    runner: Isolated,
+    compiled: SessionSpec,
+    stock: SessionSpec,
     cases: Iterable[Case],
+    effort: Effort | None = None,
     *,
-    threads: int | None = None,
-    runs: int | None = None,
-    limit: float | None = None,
     shared: Mapping[str, str] | None = None,
 ) -> Bench:
-    """Times two sessions on the first inputs that both accept, for about two seconds unless `runs` is given.
+    """Times two sessions in turn on the first inputs that both accept, for about two seconds unless `effort` says else.
 
-    With `limit`, timing stops early once every run agrees on whether the compiled model takes more than `limit` times
-    as long. `shared` maps inputs that both sessions update in place to their outputs.
+    `shared` maps inputs that both sessions update in place to their outputs.
     """
-    sessions = (compiled, stock)
-    case = _first_accepted(sessions, cases)
-    ours, theirs = interleave(sessions, (case.feeds, case.feeds), runs=runs, limit=limit, shared=shared)
+    case = _first_accepted(runner, (compiled, stock), cases)
+    ours, theirs = runner.time((compiled, stock), (case.feeds, case.feeds), effort or Effort(), shared=shared)
     version = f"onnxruntime {onnxruntime().__version__}, all optimizations"
-    return Bench(case.label, threads, len(ours), _timing(ours), _timing(theirs), version)
-
-
-def interleave(
-    sessions: Sequence[Any],
-    feeds: Sequence[Feeds],
-    *,
-    runs: int | None = None,
-    limit: float | None = None,
-    shared: Mapping[str, str] | None = None,
-) -> list[list[float]]:
-    """Returns the milliseconds of each run of each session. Runs alternate, so that background load hits all sessions
-    alike.
-
-    `runs`, `limit` and `shared` are those of `time_pair`. Both sessions must have run on these inputs before.
-    """
-    calls = [caller(session, values, shared or {}) for session, values in zip(sessions, feeds, strict=True)]
-    times: list[list[float]] = [[] for _ in sessions]
-    start = time.perf_counter()
-    for number in range(runs if runs is not None else _MOST_RUNS):
-        if runs is None and _is_enough(times, time.perf_counter() - start, limit):
-            break
-        order = range(len(sessions)) if number % 2 == 0 else reversed(range(len(sessions)))
-        for index in order:
-            before = time.perf_counter()
-            calls[index]()
-            times[index].append(1e3 * (time.perf_counter() - before))
-    return times
-
-
-def _is_enough(times: Sequence[Sequence[float]], seconds: float, limit: float | None) -> bool:
-    """Whether time is up or the verdict is clear. Calling a model slower takes more runs, because that has
-    consequences.
-    """
-    runs = len(times[0])
-    if limit is not None and seconds > _CLEAR_AFTER_SECONDS:
-        slower = sum(ours > limit * theirs for ours, theirs in zip(*times, strict=True))
-        if (slower == 0 and runs >= _FEWEST_CLEAR_RUNS) or (slower == runs and runs >= _FEWEST_RUNS):
-            return True
-    return runs >= _FEWEST_RUNS and seconds > _SECONDS
+    return Bench(case.label, compiled.threads, len(ours), _timing(ours), _timing(theirs), version)
 
 
 def _timing(times: Sequence[float]) -> Timing:
     return Timing(min(times), statistics.median(times))
 
 
-def _first_accepted(sessions: Sequence[Any], cases: Iterable[Case]) -> Case:
+def _first_accepted(runner: Isolated, sessions: Sequence[SessionSpec], cases: Iterable[Case]) -> Case:
     failure: RunFailed | None = None
     for case in cases:
         try:
             for session in sessions:
-                run(session, case.feeds)
+                runner.run(session, case.feeds)
         except RunFailed as failed:
             failure = failed
         else:

@@ -19,7 +19,8 @@ class Difference:
     """The error of a tensor against the expected one.
 
     `max_rel` is relative to the larger of |expected| and the root mean square of the whole tensor, so that elements
-    near zero don't count more than the tensor's scale; `max_ulp` and `cosine` are NaN where they have no meaning.
+    near zero don't count more than the tensor's scale; `max_ulp` and `cosine` are NaN where they have no meaning. `off`
+    is the share of elements beyond the tolerance "close" of the tensor's own type.
     """
 
     max_abs: float
@@ -28,6 +29,7 @@ class Difference:
     cosine: float
     problem: str = ""
     """Why the tensors can't be compared element by element: shape, type, or where NaN and infinity occur."""
+    off: float = 0.0
 
     def within(self, dtype: DType | None, level: Level) -> bool:
         return not self.problem and tolerance(dtype, level).accepts(self.max_abs, self.max_rel)
@@ -60,11 +62,34 @@ def compare(actual: Array, expected: Array) -> Difference:
     error = np.abs(a - b)
     scale = np.maximum(np.abs(b), math.sqrt(float(np.mean(np.square(b)))))
     relative = np.divide(error, scale, out=np.where(error > 0, math.inf, 0.0), where=scale > 0)
-    return Difference(float(error.max()), float(relative.max()), ulp, _cosine(a, b))
+    bound = tolerance(dtype, "close")
+    off = float(np.mean((error > bound.absolute) & (relative > bound.relative)))
+    return Difference(float(error.max()), float(relative.max()), ulp, _cosine(a, b), off=off)
+
+
+def compare_outputs(actual: Any, expected: Any) -> Difference:
+    """`compare` for what a session gives: an array, or a sequence or map of these, whose worst part counts."""
+    ours, theirs = flat(actual), flat(expected)
+    if len(ours) != len(theirs):
+        return _incomparable(f"it has {len(ours)} parts, expected {len(theirs)}")
+    found = [compare(a, b) for a, b in zip(ours, theirs, strict=True)]
+    return max(found, key=lambda each: (bool(each.problem), each.max_rel), default=compare(np.empty(0), np.empty(0)))
+
+
+def flat(value: Any) -> list[Array]:
+    """The arrays that a value is made of; a map is its keys in order and their values."""
+    if isinstance(value, dict):
+        keys = sorted(value)
+        return [np.asarray(keys), *flat([value[key] for key in keys])]
+    if isinstance(value, (list, tuple)):
+        if value and all(isinstance(item, (int, float, np.generic)) for item in value):
+            return [np.asarray(value, np.float32 if isinstance(value[0], float) else None)]
+        return [array for item in value for array in flat(item)]
+    return [np.asarray(value)]
 
 
 def _incomparable(problem: str) -> Difference:
-    return Difference(math.inf, math.inf, math.inf, math.nan, problem)
+    return Difference(math.inf, math.inf, math.inf, math.nan, problem, 1.0)
 
 
 def _wide(array: Array, dtype: DType) -> Array:

@@ -1,55 +1,80 @@
-"""Runs the source model in stock ONNX Runtime for a build: each session is opened once, in the background."""
+"""Runs the source model in stock ONNX Runtime for a build: in a child process, begun while the model is compiled."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from ortisan.checks.expected import Expected, ExpectedCase, Trials, expect
+from ortisan.checks.inputs import Cases
+from ortisan.checks.isolated import Isolated
 from ortisan.checks.samples import Case
-from ortisan.checks.verify import Expected, expect, open_reference
-from ortisan.errors import ArtifactError
-from ortisan.runtime.engine import open_session, quiet_options
+from ortisan.checks.session import SessionSpec, reference_session, stock_session
+from ortisan.errors import ArtifactError, OptionError
+from ortisan.runtime.engine import RunFailed
 
 T = TypeVar("T")
 
 
 class SourceRuns:
-    """Opens sessions and runs the reference on background threads; their errors are raised when a result is requested.
+    """Opens sessions and runs the reference in the background; their errors are raised when a result is requested.
 
-    Only ONNX Runtime and numpy run on those threads. `path` is the model's file, which is not opened if there is
-    nothing to verify or time; `label` names it in messages. `providers` are those of the session to time against; the
-    reference runs on the CPU.
+    `path` is the model's file, which is not opened if there is nothing to verify or time; `label` names it in messages.
+    `providers` are those of the session to time against; the reference runs on the CPU. `threads` are the numbers of
+    threads to time with, None for ONNX Runtime's own choice.
     """
 
     def __init__(
-        self, path: Path, label: str, *, verify: bool, time: bool, providers: Sequence[str] | None = None
+        self,
+        path: Path,
+        label: str,
+        *,
+        verify: bool,
+        time: bool,
+        providers: Sequence[str] = (),
+        threads: Sequence[int | None] = (None,),
     ) -> None:
         self._open = ExitStack()
-        self._path, self._label = path, label
+        self.runner = self._open.enter_context(Isolated())
+        self._label = label
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="ortisan")
         self._open.callback(self._pool.shutdown, cancel_futures=True)
-        self._reference = self._begin(lambda: open_reference(self._path)) if verify else None
-        self._stock = self._begin(lambda: open_session(self._path, quiet_options(), providers)) if time else None
+        self.reference = reference_session(path)
+        self._stock = [stock_session(path, threads=number, providers=tuple(providers)) for number in threads]
+        wanted = [*([self.reference] if verify else []), *(self._stock if time else [])]
+        self._opened = {spec: self._pool.submit(self._begin, spec) for spec in wanted}
         self._expected: Future[Expected] | None = None
+        self._timed: ExpectedCase | None = None
 
     def __enter__(self) -> SourceRuns:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.runner.close()
         self._open.close()
 
     def settle(self) -> None:
         """Waits until no session is being opened, so that what follows can be timed undisturbed."""
-        wait([opened for opened in (self._reference, self._stock) if opened is not None])
+        wait(self._opened.values())
 
-    def begin_runs(self, cases: Iterable[Iterable[Case]]) -> None:
-        """Starts running the reference on these inputs."""
-        reference = self._reference
-        if reference is not None:
-            self._expected = self._pool.submit(lambda: expect(reference.result(), cases))
+    def check(self) -> None:
+        """Raises the `ArtifactError` of a session that could not be opened."""
+        for opened in self._opened.values():
+            opened.result()
+
+    def begin_runs(self, cases: Cases, *, first_only: bool = False) -> None:
+        """Starts running the reference on these inputs, or on the first of them."""
+        opened = self._opened.get(self.reference)
+        if opened is not None:
+
+            def run() -> Expected:
+                opened.result()
+                return expect(self.runner, self.reference, cases.compared(first_only=first_only), cases)
+
+            self._expected = self._pool.submit(run)
 
     def expected(self) -> Expected:
         """The reference outputs: the model with optimizations off."""
@@ -57,26 +82,35 @@ class SourceRuns:
             raise ValueError("begin_runs was not called, or verification is off")
         return self._expected.result()
 
-    def stock(self) -> Any:
-        """A session with all optimizations."""
-        if self._stock is None:
-            raise ValueError("timing is off")
-        return self._stock.result()
+    def stock(self) -> list[SessionSpec]:
+        """The sessions with all optimizations, one for each number of threads, all of them opened."""
+        for spec in self._stock:
+            if spec not in self._opened:
+                raise ValueError("timing is off")
+            self._opened[spec].result()
+        return self._stock
 
-    def _begin(self, opened: Callable[[], Any]) -> Future[Any]:
-        """Opens a session in the background; its error names the source model and offers to build without comparing."""
+    def timed_case(self, cases: Cases) -> Case:
+        """The first inputs worth timing that the source model accepts; found once."""
+        if self._timed is None:
+            trials = Trials(self.runner, self.stock()[-1], cases)
+            self._timed = trials.first(cases.timed())
+            if self._timed is None:
+                raise OptionError(trials.none_accepted())
+        return self._timed.case
 
-        def begin() -> Any:
-            try:
-                return opened()
-            except ArtifactError as error:
-                what = str(error).replace(f"'{self._path}'", self._label, 1)
-                raise ArtifactError(
-                    f"{what}; so there is nothing to compare with; pass verify=False and keep='all' "
-                    "(--no-verify --keep all) to build anyway"
-                ) from error
-
-        return self._pool.submit(begin)
+    def _begin(self, spec: SessionSpec) -> None:
+        """Opens a session; its error names the source model and offers to build without comparing."""
+        try:
+            self.runner.open(spec)
+        except (ArtifactError, RunFailed) as error:
+            what = str(error).replace(f"'{spec.path}'", self._label, 1)
+            if isinstance(error, RunFailed):
+                what = f"ONNX Runtime can't load {self._label}: {error}"
+            raise ArtifactError(
+                f"{what}; so there is nothing to compare with; pass verify=False and keep='all' "
+                "(--no-verify --keep all) to build anyway"
+            ) from error
 
     def beside(self, work: Callable[[], T]) -> Future[T]:
         """Runs other work on one of the background threads."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import signal
+import logging
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,11 +12,12 @@ import typer
 from ortisan._version import __version__
 from ortisan.cli import options
 from ortisan.cli.cache import cache_app
+from ortisan.cli.interrupts import INTERRUPTED, end_work, handle_signals
 from ortisan.cli.screen import phases, say, write_json
-from ortisan.cli.tidy import INTERRUPTED, tidy
-from ortisan.errors import ArtifactError
+from ortisan.cli.sizes import Sizes, check_alone, read_sizes
+from ortisan.cli.tidy import fail, tidy
+from ortisan.errors import ArtifactError, VerifyError
 
-_TERMINATED = 143
 _WIDTH = 80
 
 app = typer.Typer(
@@ -25,6 +26,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _WIDTH},
 )
 app.add_typer(cache_app, name="cache")
@@ -32,19 +34,17 @@ app.add_typer(cache_app, name="cache")
 
 def run() -> int:
     """Runs the tool on the process' arguments and gives the exit code."""
-    signal.signal(signal.SIGTERM, _terminate)
+    handle_signals()
+    logging.getLogger().addHandler(logging.NullHandler())  # what libraries log is for programmers
     try:
         app(prog_name="ortisan")
     except KeyboardInterrupt:
         return INTERRUPTED
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else int(done.code is not None)
+    finally:
+        end_work()
     return 0
-
-
-def _terminate(signum: int, frame: Any) -> None:
-    """Ends as an interrupt does, so that nothing half-made stays behind."""
-    raise SystemExit(_TERMINATED)
 
 
 def _version(asked: bool) -> None:
@@ -122,23 +122,27 @@ def verify(
     *,
     model: options.SourceModel = None,
     inputs: options.Inputs = None,
+    dim: Sizes = None,
     per_node: Annotated[bool, typer.Option("--per-node", help="Name the first value that departs.")] = False,
     json: options.Json = False,
 ) -> None:
     """Compare an artifact with ONNX Runtime. Exits with 1 when they disagree."""
-    import ortisan
-    from ortisan.cli import reports
+    from ortisan.cli import checks, figures
 
+    check_alone(dim, inputs)
     with phases(json) as phase:
         phase("verifying against ONNX Runtime")
-        checked = ortisan.verify(folder, model=model, inputs=inputs, per_node=per_node)
-    if json:
-        write_json(checked.to_json())
-    else:
-        reports.show_verification(checked.verification)
+        checked, compiled = checks.verify_at(folder, read_sizes(dim), model=model, inputs=inputs, per_node=per_node)
+    if not json:
+        figures.show_verification(checked.verification, compiled=compiled)
         if per_node:
             say(f"First departure: {checked.departure or 'none'}")
-    checked.verification.check()
+    try:
+        checked.verification.check()
+    except VerifyError as error:
+        fail(error, as_json=json, more=checked.to_json())
+    if json:
+        write_json(checked.to_json())
 
 
 @app.command()
@@ -147,32 +151,30 @@ def bench(
     folder: options.Folder,
     *,
     against: Annotated[str, typer.Option(metavar="ort", help="What to time against.")] = "ort",
-    threads: Annotated[int | None, typer.Option(help="Threads inside an op; all cores if not given.")] = None,
-    runs: Annotated[int | None, typer.Option(help="Runs of each side; two seconds' worth if not given.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(metavar="N", help="Threads inside an op; all cores if not given.")
+    ] = None,
+    runs: Annotated[
+        int | None, typer.Option(metavar="N", help="Runs of each side; two seconds' worth if not given.")
+    ] = None,
     weights: options.Weights = None,
     model: options.SourceModel = None,
     inputs: options.Inputs = None,
+    dim: Sizes = None,
     json: options.Json = False,
 ) -> None:
     """Time an artifact against stock ONNX Runtime, run by run in turn."""
-    import ortisan
-    from ortisan.cli import reports
+    from ortisan.cli import checks, figures
 
+    check_alone(dim, inputs)
+    given = {"threads": threads, "runs": runs, "weights": weights, "against": against}
     with phases(json) as phase:
-        phase("timing against ONNX Runtime")
-        result = ortisan.bench(
-            folder,
-            model=model,
-            inputs=inputs,
-            threads=threads,
-            runs=runs,
-            weights=weights,  # type: ignore[arg-type]  # bench checks it
-            against=against,
-        )
+        results = checks.bench_at(folder, read_sizes(dim), phase, model=model, inputs=inputs, **given)
     if json:
-        write_json(result.to_json())
+        listed = [result.to_json() for result in results]
+        write_json(listed[0] if len(listed) == 1 else listed)
     else:
-        reports.show_benches([result])
+        figures.show_benches(results)
 
 
 @app.command()

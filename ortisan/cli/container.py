@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from ortisan.codegen.backend import parse_target
-from ortisan.codegen.tools.build_cache import cache_folder
+from ortisan.codegen.tools.cache_place import cache_folder
 from ortisan.codegen.tools.container import ContainerCall, run_in_container
 from ortisan.codegen.tools.toolchain import has_gpu
 from ortisan.runtime.artifact import Artifact, open_artifact

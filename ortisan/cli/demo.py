@@ -12,14 +12,15 @@ from typing import Any
 import onnx_ir as ir
 
 from ortisan.checks.bench import Bench, time_pair
+from ortisan.checks.isolated import Isolated
 from ortisan.checks.samples import Case, Sampler
+from ortisan.checks.session import artifact_session, reference_session, stock_session
 from ortisan.checks.verify import Verification, verify_session
 from ortisan.errors import OrtisanError, VerifyError
 from ortisan.models import BertSize, bert
 from ortisan.pipeline.build import build
 from ortisan.pipeline.compile import Progress
-from ortisan.runtime.artifact import Artifact, open_compiled
-from ortisan.runtime.engine import open_session, quiet_options
+from ortisan.runtime.artifact import Artifact
 from ortisan.runtime.folder import check_replaceable
 
 MAX_ABS = 5e-5
@@ -68,13 +69,14 @@ def run_demo(folder: Path, *, small: bool = False, on_progress: Progress = None)
     artifact = build(source, folder / "bert", keep="all", verify=False, on_progress=on_progress)
     say("verifying at several sizes, with and without padding")
     sampler = Sampler(source)
-    verification = verify_session(open_compiled(artifact, quiet_options()), source, _cases(sampler)).check()
     benches = []
-    for threads in sorted({1, os.cpu_count() or 1}):
-        say(f"timing with {threads} thread{'s' if threads > 1 else ''}")
-        options = [quiet_options(threads=threads) for _ in range(2)]
-        compiled, stock = open_compiled(artifact, options[0]), open_session(source, options[1])
-        benches.append(time_pair(compiled, stock, sampler.timed(), threads=threads))
+    with Isolated() as runner:
+        session, reference = artifact_session(artifact), reference_session(source)
+        verification = verify_session(runner, session, reference, _cases(sampler)).check()
+        for threads in sorted({1, os.cpu_count() or 1}):
+            say(f"timing with {threads} thread{'s' if threads > 1 else ''}")
+            compiled, stock = artifact_session(artifact, threads=threads), stock_session(source, threads=threads)
+            benches.append(time_pair(runner, compiled, stock, sampler.timed()))
     parameters = sum(math.prod(value.shape.numpy()) for value in model.graph.initializers.values() if value.shape)
     demo = Demo(artifact, parameters, sum(1 for _ in model.graph), verification, tuple(benches))
     _check(demo)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from ortisan._version import __version__
 from ortisan.codegen.ait.build import include_root
 from ortisan.codegen.ait.detect import find_aitemplate
 from ortisan.codegen.cpu.isa import cpu_features, native_isa
-from ortisan.codegen.tools.build_cache import cache_folder
+from ortisan.codegen.tools.cache_place import chosen_folder, why_not_trusted
 from ortisan.codegen.tools.cuda import find_cuda
 from ortisan.codegen.tools.toolchain import find_cmake, find_compiler, find_ninja, gpus, tool_version
 from ortisan.errors import OrtisanError
@@ -102,6 +104,25 @@ def _gpu() -> Finding:
 
 
 def _cache() -> Finding:
-    folder = cache_folder()
+    folder = chosen_folder()
+    if (reason := why_not_trusted(folder)) is not None:
+        return Finding(
+            "build cache", "optional", f"not used, because {reason}; set ORTISAN_CACHE_DIR to a folder of yours"
+        )
+    if not _is_writable(folder):
+        detail = f"'{folder}' can't be written, so nothing is remembered; set ORTISAN_CACHE_DIR to a folder that can"
+        return Finding("build cache", "optional", detail)
     sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()] if folder.is_dir() else []
     return Finding("build cache", "ok", f"{folder}, {sum(sizes) / 1e6:.1f} MB in {len(sizes)} files")
+
+
+def _is_writable(folder: Path) -> bool:
+    """Tried, because rights alone don't tell: a file system may be read-only or full."""
+    above = next((each for each in (folder, *folder.absolute().parents) if each.exists()), folder)
+    try:
+        with tempfile.TemporaryFile(dir=above) as file:
+            file.write(b"ortisan")
+            file.flush()
+    except OSError:
+        return False
+    return True

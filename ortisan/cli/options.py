@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, fields
 from pathlib import Path
@@ -117,6 +118,8 @@ def read_dims(texts: Sequence[str] | None) -> dict[str, int | tuple[int, int]]:
         if match is None:
             raise OptionError(f"--dim '{text}' is not of the form NAME=N or NAME=LOW:HIGH, as in batch=1 or seq=1:512")
         name, low, high = match.groups()
+        if high is None and int(low) == 0:
+            warnings.warn(f"--dim {text}: what has this dim has no elements.", stacklevel=2)
         dims[name] = int(low) if high is None else (int(low), int(high))
     return dims
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.text import Text
 
-from ortisan.checks.bench import Bench
-from ortisan.checks.verify import Verification
 from ortisan.cli.demo import SIZES, Demo
 from ortisan.cli.doctor import Finding
-from ortisan.cli.screen import number, out, plural, row, say, table
+from ortisan.cli.figures import show_benches, show_verification
+from ortisan.cli.screen import out, plural, row, say, table
+from ortisan.cli.sizes import relabelled
 from ortisan.pipeline.give_back import SLOWER
 from ortisan.pipeline.inspect import Inspection
 from ortisan.runtime.artifact import Artifact
 
 _STATE_STYLES = {"ok": "green", "missing": "bold red", "optional": "yellow"}
 _MOST_ROWS = 20
+_WORTH_TELLING = 0.05
+"""The part of a model's time from which an op is named."""
 
 
 def show_artifact(artifact: Artifact) -> None:
@@ -31,8 +32,12 @@ def show_artifact(artifact: Artifact) -> None:
             f"{manifest['flops_share']:.1%} of the operations, for {manifest['target']}."
         )
     else:
-        say("Nothing is compiled: ONNX Runtime is faster at all of it. The model is unchanged.")
+        say(f"Nothing is compiled: {_why_nothing(artifact)}. The model is unchanged.")
+        _show_costliest(manifest.get("costliest_left", ()))
     _show_tuning(manifest["tuning"])
+    for left in manifest.get("departures", ()):
+        where = f" ({artifact.folder / left['reproducer']} has a reproducer)" if left["reproducer"] else ""
+        say(f"NOT RIGHT, so left to ONNX Runtime: {left['op']}: {left['reason']}{where}. Please report it.")
     for line in artifact.given_back:
         say(f"Given back: {line}.")
     groups = [group for group in manifest["left_out"] if not group["reason"].startswith(SLOWER)]
@@ -41,8 +46,12 @@ def show_artifact(artifact: Artifact) -> None:
         _show_left_out(groups)
     if artifact.verification is not None:
         show_verification(artifact.verification)
+    if manifest.get("noisy_node"):
+        say(f"Most of the noise is made by {manifest['noisy_node']}.")
     if artifact.bench is not None:
-        show_benches([artifact.bench])
+        show_benches(list(relabelled(artifact.benches, manifest["options"]["dims"])))
+    if manifest.get("narrow"):
+        say(f"{manifest['narrow']}.")
     for warning in manifest.get("warnings", ()):
         say(f"Warning: {warning}.")
     if manifest.get("not_run"):
@@ -50,6 +59,22 @@ def show_artifact(artifact: Artifact) -> None:
     elif artifact.ops and manifest["verification"] is None:
         say("Not verified: it was not compared with ONNX Runtime.")
     say(f"Written to {artifact.folder}")
+
+
+def _why_nothing(artifact: Artifact) -> str:
+    if artifact.manifest.get("departures", ()):
+        return "what could be was not right"
+    if not artifact.given_back:
+        return "nothing that can be would make it faster"
+    slower = all(SLOWER in line for line in artifact.given_back)
+    return "ONNX Runtime is faster at all of it" if slower else "all of it was given back"
+
+
+def _show_costliest(rows: Sequence[Mapping[str, Any]]) -> None:
+    """What would have to be compiled to win."""
+    listed = ", ".join(f"{row['op_type']} {row['share']:.0%}" for row in rows if row["share"] >= _WORTH_TELLING)
+    if listed:
+        say(f"Most of its time goes into what is left to ONNX Runtime: {listed}.")
 
 
 def _show_tuning(tuning: Mapping[str, Any]) -> None:
@@ -71,37 +96,13 @@ def _show_left_out(groups: Sequence[dict[str, object]]) -> None:
         say(f"  and {len(groups) - _MOST_ROWS} more reasons (--json has all)")
 
 
-def show_verification(verification: Verification) -> None:
-    worst = verification.worst()
-    state = "agrees with" if verification.passed else "DIFFERS from"
-    say(f"The compiled model {state} {verification.reference}, on {plural(len(verification.cases), 'set')} of inputs:")
-    lines = table("  output", "max abs", "max rel", "max ulp", "cosine", "", right=(1, 2, 3, 4))
-    for name, figure in list(worst.items())[:_MOST_ROWS]:
-        d = figure.difference
-        ulp, cosine = ("-" if math.isnan(d.max_ulp) else f"{d.max_ulp:.0f}"), f"{d.cosine:.7f}"
-        verdict = "ok" if figure.passed else (d.problem or f"at {figure.case}")
-        row(lines, f"  {name}", number(d.max_abs), number(d.max_rel), ulp, cosine, verdict)
-    out().print(lines)
-    if len(worst) > _MOST_ROWS:
-        say(f"  and {len(worst) - _MOST_ROWS} more outputs (--json has all)")
-
-
-def show_benches(benches: Sequence[Bench]) -> None:
-    say(f"Against {benches[0].against}, at {benches[0].case}:")
-    lines = table("  threads", "compiled", "ONNX Runtime", "best of each", "ratio", right=(0, 1, 2, 3, 4))
-    for bench in benches:
-        ours, theirs = bench.compiled, bench.ort
-        best = f"{ours.best:.3g} / {theirs.best:.3g} ms"
-        threads = bench.threads if bench.threads is not None else "all"
-        row(lines, threads, f"{ours.median:.3g} ms", f"{theirs.median:.3g} ms", best, f"{bench.ratio:.2f}x")
-    out().print(lines)
-
-
 def show_inspection(inspection: Inspection, *, explain: bool) -> None:
     compiled = inspection.compilation
     nodes = sum(item.nodes for item in inspection.rows)
-    say(f"{compiled.name}: {plural(nodes, 'node')}, {inspection.share:.1%} of the operations can be compiled")
-    say(f"for {compiled.target}. Folded nodes are constants and shape arithmetic.")
+    done, left = (sum(getattr(item, what) for item in inspection.rows) for what in ("compiled", "left"))
+    say(f"{compiled.name}: {plural(nodes, 'node')}, {done} can be compiled for {compiled.target}, {left} are left.")
+    say(f"That is about {inspection.share:.1%} of the operations, symbolic dims taken at a typical size.")
+    say("Folded nodes are constants and shape arithmetic.")
     say()
     lines = table("op", "nodes", "compiled", "folded", "left", "why", right=(1, 2, 3, 4))
     for item in inspection.rows:
@@ -133,6 +134,8 @@ def show_inspection(inspection: Inspection, *, explain: bool) -> None:
 def _show_near_misses(inspection: Inspection, explain: bool) -> None:
     misses = inspection.compilation.near_misses
     if not misses:
+        if explain:
+            say("No pattern nearly matched.")
         return
     say()
     if not explain:

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +16,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from ortisan.cli.interrupts import begin_work
 from ortisan.runtime.manifest import plain
+
+_LINE_SECONDS = 5.0
 
 
 def out() -> Console:
@@ -28,10 +32,12 @@ def err() -> Console:
 
 @contextmanager
 def phases(as_json: bool) -> Iterator[Callable[[str], None]]:
-    """Gives a function that names the phase that begins; shown on a terminal only, and gone afterwards.
+    """Gives a function that names the phase that begins. On a terminal it is shown, and gone afterwards.
 
-    $ORTISAN_PROGRESS=lines writes each as a line instead, wherever stderr goes.
+    Elsewhere, as in the log of a CI, a line says every few seconds what is going on. $ORTISAN_PROGRESS=lines writes
+    each phase as a line, wherever stderr goes.
     """
+    begin_work()
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     from ortisan.codegen.tools.container import PROGRESS, PROGRESS_MARK
@@ -40,13 +46,29 @@ def phases(as_json: bool) -> Iterator[Callable[[str], None]]:
         yield lambda text: print(f"{PROGRESS_MARK}{text}", file=sys.stderr, flush=True)  # noqa: T201
         return
     console = err()
-    if as_json or not console.is_terminal:
+    if as_json:
         yield lambda _: None
-        return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("starting", total=None)
-        yield lambda text: progress.update(task, description=escape(text))
+    elif not console.is_terminal:
+        yield _now_and_then()
+    else:
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        with Progress(*columns, console=console, transient=True) as progress:
+            task = progress.add_task("starting", total=None)
+            yield lambda text: progress.update(task, description=escape(text))
+
+
+def _now_and_then() -> Callable[[str], None]:
+    """Tells a phase when none was told for a while, so a short command tells none."""
+    start = last = time.monotonic()
+
+    def tell(text: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= _LINE_SECONDS:
+            last = now
+            print(f"{text} ({now - start:.0f} s)", file=sys.stderr, flush=True)  # noqa: T201
+
+    return tell
 
 
 def write_json(value: Any) -> None:
@@ -55,6 +77,11 @@ def write_json(value: Any) -> None:
 
 def show_error(message: str) -> None:
     text = Text("error: ", style="bold red")
+    err().print(text.append(message, style="not bold default"), soft_wrap=True)
+
+
+def show_warning(message: str) -> None:
+    text = Text("warning: ", style="bold yellow")
     err().print(text.append(message, style="not bold default"), soft_wrap=True)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ortisan.codegen.expressions import DimPrinter
+from ortisan.codegen.largest import largest_values
 from ortisan.registry.dims import Dim, is_static
 from ortisan.registry.graph import Graph, Value
 
@@ -57,6 +58,8 @@ class GraphTables:
     op: str
     inputs: tuple[TensorRow, ...]
     outputs: tuple[TensorRow, ...]
+    values: tuple[TensorRow, ...]
+    """The largest of all values: for any sizes of the symbols, none has more bytes than one of these."""
     weights: tuple[WeightRow, ...]
     symbols: tuple[SymbolRow, ...]
     guards: tuple[GuardRow, ...]
@@ -100,6 +103,7 @@ def describe_graph(
     expressions, limits = _Expressions(printer), graph.bounds
     inputs = tuple(_tensor(i, value.name, value, expressions) for i, value in enumerate(graph.inputs))
     outputs = tuple(_tensor(i, graph.output_names[i], value, expressions) for i, value in enumerate(graph.outputs))
+    values = tuple(_tensor(i, value.name, value, expressions) for i, value in enumerate(largest_values(graph)))
     symbols = tuple(
         SymbolRow(name, limits.get(name, (0, 0))[0], str(limits[name][1]) if name in limits else _INT64_MAX)
         for name in graph.symbols
@@ -108,7 +112,7 @@ def describe_graph(
         GuardRow(guard.kind, expressions.ref(guard.a), expressions.ref(guard.b), guard.where) for guard in graph.guards
     )
     printed = tuple(expressions.printed)
-    return GraphTables(op, inputs, outputs, tuple(weights), symbols, guards, printed, tuple(shared))
+    return GraphTables(op, inputs, outputs, values, tuple(weights), symbols, guards, printed, tuple(shared))
 
 
 def _tensor(index: int, name: str, value: Value, expressions: _Expressions) -> TensorRow:

@@ -6,6 +6,7 @@ import math
 
 import onnx_ir as ir
 
+from ortisan.converter.read.bodies import bodies
 from ortisan.registry.dims import TYPICAL_DIM
 
 _PRODUCTS = frozenset({"MatMul", "MatMulInteger", "QLinearMatMul", "FusedMatMul", "MatMulNBits"})
@@ -13,14 +14,22 @@ _RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 
 
 def node_flops(node: ir.Node) -> int:
-    """Estimates floating-point operations from the shapes; 0 if they are unknown."""
-    result = _dims(node.outputs[0]) if node.outputs else None
-    if result is None:
+    """Estimates floating-point operations from the shapes. What has no shape counts as its largest input, or so.
+
+    Nodes with graphs of their own count as nothing: the nodes inside do the work.
+    """
+    if bodies(node):
         return 0
+    sides = [typical_dims(value) for value in node.inputs]
+    known = [dims for dims in sides if dims is not None]
+    result = typical_dims(node.outputs[0]) if node.outputs else ()
+    if result is None:
+        result = max(known, key=math.prod, default=_UNKNOWN)
     elements = math.prod(result)
-    first, second = (_dims(node.inputs[i]) if i < len(node.inputs) else None for i in (0, 1))
-    if node.op_type in _PRODUCTS and first:
-        return 2 * elements * first[-1]
+    first, second = (sides[i] if i < len(sides) else None for i in (0, 1))
+    if node.op_type in _PRODUCTS and (first or second):
+        inner = first[-1] if first else second[0] if second else 1
+        return 2 * elements * inner
     if node.op_type == "Gemm" and first:
         return 2 * elements * first[0 if node.attributes.get_int("transA", 0) else -1]
     if node.op_type in ("Conv", "ConvInteger") and second:
@@ -34,10 +43,14 @@ def node_flops(node: ir.Node) -> int:
     return elements
 
 
-def _dims(value: ir.Value | None) -> tuple[int, ...] | None:
+_UNKNOWN = (TYPICAL_DIM, TYPICAL_DIM)
+
+
+def typical_dims(value: ir.Value | None) -> tuple[int, ...] | None:
+    """The dims of a value, symbols at a typical size; None if its rank is not known."""
     if value is None or value.shape is None:
         return None
-    return tuple(dim if isinstance(dim, int) else _typical(dim) for dim in value.shape)
+    return tuple(max(dim if isinstance(dim, int) else _typical(dim), 0) for dim in value.shape)
 
 
 def _typical(dim: ir.SymbolicDim) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -9,36 +10,44 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from ortisan.converter.passes.opaque import why_unknown
+from ortisan.converter.passes.schema_types import is_known_op
+from ortisan.converter.read.bodies import bodies, is_control_flow
 from ortisan.registry import entries
 from ortisan.registry.builder import Builder, is_constant
 from ortisan.registry.dims import Dim, adopt, is_static, substitute, symbol, symbols_of
 from ortisan.registry.dtypes import Array, DType
 from ortisan.registry.graph import Graph, TensorType, Value
 from ortisan.registry.refusal import Refused
+from ortisan.registry.surprise import Surprise, surprises
 
 # ONNX Runtime puts some of its own ops into the default domain of models whose opset lacks them.
 _NO_SCHEMA_VERSION = 1
 
 
-class Environment:
-    """The op-graph value of each ONNX value, as far as it has been lowered."""
+CONTROL_FLOW = "control flow stays in ONNX Runtime; what is inside of it is compiled by itself"
 
-    def __init__(self, graph: ir.Graph, opsets: Mapping[str, int], name: str) -> None:
+
+class Environment:
+    """The op-graph value of each ONNX value, as far as it has been lowered. `outer` is that of the graph around it."""
+
+    def __init__(self, graph: ir.Graph, opsets: Mapping[str, int], name: str, outer: Environment | None = None) -> None:
         self.graph = graph
         self.opsets = opsets
         self.builder = Builder(name)
         self.values: dict[ir.Value, Value | Refused] = {}
-        self._unknown = 0
+        self.outer = outer
+        self._unknown: itertools.count[int] = itertools.count(1) if outer is None else outer._unknown
 
     def fresh_symbol(self) -> Dim:
-        self._unknown += 1
-        return symbol(f"unknown_{self._unknown}")
+        return symbol(f"unknown_{next(self._unknown)}")
 
     def declared_type(self, value: ir.Value) -> TensorType:
         """The type that the model or shape inference gives a value."""
         name = value.name or ""
         if value.dtype is None or value.shape is None:
-            raise Refused(f"the type or rank of '{name}' is not known")
+            what = "type" if value.dtype is None else "rank"
+            raise Refused(f"the {what} of '{name}' is not known, because {why_unknown(value)}")
         dtype = DType.from_onnx(int(value.dtype))
         if dtype is None:
             raise Refused(f"'{name}' has the element type {value.dtype.name.lower()}, which is not supported")
@@ -55,38 +64,55 @@ class Environment:
 
     def get(self, value: ir.Value) -> Value:
         """The lowered value; constants and outside values are added on first use."""
-        found = self.values.get(value)
+        found = self._known(value)
         if found is None:
             found = self.values[value] = self._enter(value)
         if isinstance(found, Refused):
             raise found
         return found
 
+    def _known(self, value: ir.Value) -> Value | Refused | None:
+        found = self.values.get(value)
+        return self.outer._known(value) if found is None and self.outer is not None else found
+
     def _enter(self, value: ir.Value) -> Value | Refused:
         try:
-            type_ = self.declared_type(value)
+            with surprises(Refused):
+                type_ = self.declared_type(value)
+                if value.is_initializer() and not value.is_graph_input() and value.const_value is not None:
+                    array = value.const_value.numpy()
+                    return self.builder.constant(array.astype(type_.dtype.numpy, copy=False), value.name or "")
+                return self.builder.input(value.name or "", type_)
+        except Surprise as surprise:
+            return Refused(f"'{value.name}' can't be read ({surprise})")
         except Refused as refused:
             return refused
-        if value.is_initializer() and not value.is_graph_input() and value.const_value is not None:
-            array = value.const_value.numpy()
-            return self.builder.constant(array.astype(type_.dtype.numpy, copy=False), value.name or "")
-        return self.builder.input(value.name or "", type_)
 
     def lower(self, node: ir.Node) -> None:
         """Adds the node's ops, or raises `Refused`."""
-        if any(isinstance(a, ir.Attr) and a.type in _GRAPHS for a in node.attributes.values()):
-            raise Refused(f"{node.op_type} contains a graph of its own; control flow stays in ONNX Runtime")
+        try:
+            with surprises(Refused):
+                results = self._lower(node)
+        except Surprise as surprise:
+            raise Refused(f"{node.op_type} can't be lowered ({surprise})") from surprise
+        self.values.update(zip(node.outputs, results, strict=False))
+
+    def _lower(self, node: ir.Node) -> tuple[Value, ...]:
+        if bodies(node):
+            known = is_control_flow(node, self.opsets.get("", 1))
+            raise Refused(CONTROL_FLOW if known else f"{node.op_type} contains a graph of its own")
+        if not is_known_op(node.domain, node.op_type):
+            raise Refused(f"neither ONNX nor ONNX Runtime has an op {node.op_type}{_of_domain(node)}: it can't run")
         self.builder.origin = node.name or node.op_type
         inputs = tuple(None if value is None else self.get(value) for value in node.inputs)
         version = since_version(node, self.opsets)
         used = tuple(bool(value.uses()) or value.is_graph_output() for value in node.outputs)
         site = entries.Site(node.op_type, version, inputs, read_attributes(node), used, self.builder)
-        results = entries.lower(node.domain, site)
-        for value, result in zip(node.outputs, results, strict=False):
-            self.values[value] = result
+        return entries.lower(node.domain, site)
 
 
-_GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+def _of_domain(node: ir.Node) -> str:
+    return f" in domain '{node.domain}'" if node.domain else ""
 
 
 def since_version(node: ir.Node, opsets: Mapping[str, int]) -> int:
@@ -115,13 +141,17 @@ def read_attributes(node: ir.Node) -> dict[str, Any]:
 
 
 def probe(
-    graph: ir.Graph, opsets: Mapping[str, int], left_out: Mapping[ir.Node, str]
+    graph: ir.Graph,
+    opsets: Mapping[str, int],
+    left_out: Mapping[ir.Node, str],
+    outer: Environment | None = None,
 ) -> tuple[Environment, dict[ir.Node, str]]:
     """Lowers the whole graph node by node. Returns the environment and, for each node that can't be compiled, why.
 
-    Nodes that are left out are lowered too where possible, so that their shapes and shape arithmetic are known.
+    Nodes that are left out are lowered too where possible, so that their shapes and shape arithmetic are known. What
+    the graph reads of the graphs around it is in `outer`.
     """
-    environment = Environment(graph, opsets, "probe")
+    environment = Environment(graph, opsets, "probe", outer)
     for value in graph.inputs:
         environment.values[value] = environment._enter(value)
     reasons: dict[ir.Node, str] = {}
@@ -151,6 +181,22 @@ def lower_subgraph(
 
     Raises `RefusedNode` when a node that lowered in the whole graph does not lower on its own.
     """
+    try:
+        with surprises(Refused, RefusedNode):
+            return _lower_subgraph(name, nodes, inputs, outputs, probed=probed, bounds=bounds)
+    except (Refused, Surprise) as reason:
+        raise RefusedNode(nodes[-1], str(reason)) from reason
+
+
+def _lower_subgraph(
+    name: str,
+    nodes: Sequence[ir.Node],
+    inputs: Sequence[ir.Value],
+    outputs: Sequence[ir.Value],
+    *,
+    probed: Environment,
+    bounds: Mapping[str, tuple[int, int]],
+) -> tuple[Graph, tuple[ir.Value, ...]]:
     environment = Environment(probed.graph, probed.opsets, name)
     boundary = {value: probed.get(value) for value in inputs}
     tensors = [value for value in inputs if boundary[value].data is None]

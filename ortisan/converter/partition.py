@@ -1,4 +1,6 @@
-"""Cuts the graph into the largest convex subgraphs of nodes that can be compiled.
+"""Cuts graphs into the largest convex subgraphs of nodes that can be compiled: the main graph, and inside of it bodies.
+
+Bodies of control flow are cut like graphs of their own; what they read of the graphs around them are inputs.
 
 The level of a node is the largest number of times any path to it comes back from ONNX Runtime into a compilable node.
 Compilable nodes of one level that touch form a subgraph: a path that left it and came back would raise the level.
@@ -6,14 +8,16 @@ Compilable nodes of one level that touch form a subgraph: a path that left it an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import onnx_ir as ir
 
-from ortisan.converter.lowering import RefusedNode, lower_subgraph, probe
-from ortisan.converter.read.selection import LEFT_OUT
+from ortisan.converter.lowering import RefusedNode, lower_subgraph
+from ortisan.converter.read.bodies import inner_nodes
+from ortisan.converter.scopes import Path, Scope, probe_scopes
+from ortisan.converter.worth import too_small
 from ortisan.errors import UnsupportedError
 from ortisan.registry.graph import Graph
 from ortisan.registry.ops import Move
@@ -31,6 +35,8 @@ class Subgraph:
     inputs: tuple[ir.Value, ...]
     outputs: tuple[ir.Value, ...]
     graph: Graph
+    scope: Path = ()
+    """Where its nodes are: () for the main graph, else the way to a body of control flow."""
 
 
 @dataclass(frozen=True)
@@ -62,35 +68,62 @@ def partition(
     `objections` is asked about all subgraphs, and again about what remains of them, until there are none.
 
     With `whole_graph` there is exactly one subgraph, or `UnsupportedError` names every node that can't be in it.
-    Subgraphs that only move data are left to ONNX Runtime unless `keep_trivial`.
+    Subgraphs that only move data are left to ONNX Runtime unless `keep_trivial`; so are small ones in control flow.
     """
-    graph = model.graph
-    marks = {node: node.metadata_props[LEFT_OUT] for node in graph if LEFT_OUT in node.metadata_props}
-    environment, reasons = probe(graph, model.opset_imports, marks)
+    scopes = probe_scopes(model)
+    cut = _Cut(name, whole_graph, keep_trivial, bounds or {})
     while True:
-        if whole_graph and reasons:
-            raise UnsupportedError(_all_refusals(reasons))
-        groups = [list(graph)] if whole_graph and len(graph) else _groups(graph, reasons)
+        if whole_graph and scopes[0].reasons:
+            raise UnsupportedError(_all_refusals(scopes[0].reasons))
         subgraphs: list[Subgraph] = []
-        try:
-            for group in groups:
-                inputs, outputs = boundary(group)
-                lowered, tensors = lower_subgraph(
-                    f"{name}_{len(subgraphs)}", group, inputs, outputs, probed=environment, bounds=bounds or {}
-                )
-                if not whole_graph and not keep_trivial and all(isinstance(n.op, Move) for n in lowered.nodes):
-                    reasons.update(dict.fromkeys(group, "nothing to compute: the nodes around it stay in ONNX Runtime"))
-                    continue
-                subgraphs.append(Subgraph(tuple(group), tensors, tuple(outputs), watch("lower", lowered)))
-            refused_nodes = {} if objections is None else _refused(subgraphs, objections)
-        except RefusedNode as refused:
-            reasons[refused.node] = refused.reason
-            continue
-        if refused_nodes:
-            reasons.update(refused_nodes)
-            continue
-        left = tuple(LeftOut(node.name or "", node.op_type, reason) for node, reason in reasons.items())
-        return Partition(tuple(subgraphs), left)
+        for scope in scopes:
+            subgraphs += cut.subgraphs(scope, len(subgraphs))
+        refused_nodes = {} if objections is None else _refused(subgraphs, objections)
+        for scope in scopes:
+            scope.reasons.update((node, why) for node, why in refused_nodes.items() if node.graph is scope.graph)
+        if not refused_nodes:
+            reasons = {node: reason for scope in scopes for node, reason in scope.reasons.items()}
+            left = tuple(LeftOut(node.name or "", node.op_type, reason) for node, reason in reasons.items())
+            return Partition(tuple(subgraphs), left)
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """How graphs are cut into subgraphs."""
+
+    name: str
+    whole: bool
+    keep_trivial: bool
+    bounds: Mapping[str, tuple[int, int]]
+
+    def subgraphs(self, scope: Scope, number: int) -> list[Subgraph]:
+        """Those of one graph, numbered from `number` on. Nodes that turn out not to fit into any get their reason."""
+        while True:
+            try:
+                return self._try(scope, number)
+            except RefusedNode as refused:
+                scope.reasons[refused.node] = refused.reason
+
+    def _try(self, scope: Scope, number: int) -> list[Subgraph]:
+        graph, found = scope.graph, list[Subgraph]()
+        for group in [list(graph)] if self.whole and len(graph) else _groups(graph, scope.reasons):
+            inputs, outputs = boundary(group)
+            title = f"{self.name}_{number + len(found)}"
+            lowered, tensors = lower_subgraph(
+                title, group, inputs, outputs, probed=scope.environment, bounds=self.bounds
+            )
+            why = None if self.whole or self.keep_trivial else _not_worth_it(lowered, scope.path)
+            if why is not None:
+                scope.reasons.update(dict.fromkeys(group, why))
+                continue
+            found.append(Subgraph(tuple(group), tensors, tuple(outputs), watch("lower", lowered), scope.path))
+        return found
+
+
+def _not_worth_it(graph: Graph, path: Path) -> str | None:
+    if all(isinstance(node.op, Move) for node in graph.nodes):
+        return "nothing to compute: the nodes around it stay in ONNX Runtime"
+    return too_small(graph) if path else None
 
 
 def _refused(subgraphs: Sequence[Subgraph], objections: Objections) -> dict[ir.Node, str]:
@@ -137,21 +170,12 @@ def _groups(graph: ir.Graph, reasons: Mapping[ir.Node, str]) -> list[list[ir.Nod
 
 def _edges(order: Sequence[ir.Node]) -> dict[ir.Node, list[ir.Node]]:
     """Maps each node to the nodes that read its outputs; reads inside control flow count for the owning node."""
-    owner = {inner: node for node in order for inner in _inner_nodes(node)}
+    owner = {inner: node for node in order for inner in inner_nodes(node)}
     feeds: dict[ir.Node, list[ir.Node]] = {node: [] for node in order}
     for node in order:
         for value in node.outputs:
             feeds[node].extend(owner.get(use.node, use.node) for use in value.uses())
     return feeds
-
-
-def _inner_nodes(node: ir.Node) -> Iterator[ir.Node]:
-    for attribute in node.attributes.values():
-        if attribute.type is ir.AttributeType.GRAPH:
-            yield from attribute.as_graph().all_nodes()
-        elif attribute.type is ir.AttributeType.GRAPHS:
-            for graph in attribute.as_graphs():
-                yield from graph.all_nodes()
 
 
 def _levels(

@@ -12,6 +12,7 @@ from ortisan.codegen.cpu.tune import remember as tuning_cache
 from ortisan.codegen.cpu.tune.remember import Remembered
 from ortisan.codegen.tools import build_cache as cache
 from ortisan.codegen.tools.build_cache import Build
+from ortisan.codegen.tools.cache_place import cache_folder
 from ortisan.errors import ArtifactError
 from ortisan.pipeline.kept import KeptArtifact, all_kept, forget_kept
 
@@ -61,7 +62,7 @@ def read_caches() -> Caches:
     file = tuning_cache.tuning_file()
     size = file.stat().st_size if file.is_file() else 0
     choices = tuple(tuning_cache.all_remembered())
-    folder = cache.cache_folder()
+    folder = cache_folder()
     return Caches(folder, tuple(cache.all_builds()), choices, size, tuple(all_kept(folder)))
 
 
@@ -74,9 +75,9 @@ def clear_caches(*, builds: bool, tuning: bool, torch: bool) -> dict[str, int]:
         if tuning:
             removed["tuning"] = tuning_cache.forget_all()
         if torch:
-            removed["torch"] = forget_kept(cache.cache_folder())
+            removed["torch"] = forget_kept(cache_folder())
     except OSError as error:
         raise ArtifactError(
-            f"the cache '{cache.cache_folder()}' can't be cleared: {error.strerror or error}; remove it by hand"
+            f"the cache '{cache_folder()}' can't be cleared: {error.strerror or error}; remove it by hand"
         ) from error
     return removed

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ortisan.checks.bench import Bench, check_rivals, time_pair
+from ortisan.checks.expected import expect
 from ortisan.checks.inputs import Cases, Inputs
-from ortisan.checks.verify import Verification, verify_session
+from ortisan.checks.isolated import Isolated
+from ortisan.checks.noise import measure_noise
+from ortisan.checks.session import artifact_session, reference_session, stock_session
+from ortisan.checks.turns import Effort
+from ortisan.checks.verify import Verification, compare_session
 from ortisan.converter.read.symbols import Bounds
 from ortisan.errors import OptionError
 from ortisan.pipeline.options import plain_dims
 from ortisan.pipeline.per_node import Departure, find_departure
-from ortisan.pipeline.source import Model, find_source
+from ortisan.pipeline.source import Model, Source, find_source
+from ortisan.pipeline.unforeseen import raises_ortisan_errors
 from ortisan.registry.dtypes import DType
-from ortisan.runtime.artifact import Artifact, open_artifact, open_compiled
-from ortisan.runtime.engine import onnxruntime, open_session, quiet_options
+from ortisan.runtime.artifact import Artifact, check_content, open_artifact
+from ortisan.runtime.engine import onnxruntime
 from ortisan.runtime.settings import Weights, check_weights
 
 
@@ -35,6 +42,7 @@ class Checked:
         return {**self.verification.to_json(), "departure": self.departure.to_json() if self.departure else None}
 
 
+@raises_ortisan_errors
 def verify(
     folder: str | os.PathLike[str] | Artifact,
     *,
@@ -46,31 +54,52 @@ def verify(
     """Compares all outputs on several sets of inputs; a difference is in the result, not an error.
 
     `model` is needed when the artifact was built from a model in memory or from a file that is gone. `per_node` also
-    runs the compiled graphs value by value.
+    runs the compiled graphs value by value. `dims` are sizes to run at, or ranges of them, above those that the
+    artifact was built with. All bytes of the artifact's files are checked first.
     """
     onnxruntime()
     artifact = open_artifact(folder)
+    check_content(artifact, all_bytes=True)
     options = artifact.manifest["options"]
     with find_source(artifact.manifest, artifact.folder, model, options["cache"]) as source:
-        cases = Cases(inputs, lambda: source.sampler(plain_dims(options["dims"] if dims is None else dims)))
-        session = open_compiled(artifact, quiet_options())
+        cases = Cases(inputs, lambda: source.sampler(plain_dims({**options["dims"], **(dims or {})})))
         rounded = {name: DType(dtype) for name, dtype in artifact.manifest["rounded"].items()}
-        found = verify_session(session, source.file, cases.compared(), rounded)
-        departure = find_departure(artifact, source, cases.compared()) if per_node else None
+        with Isolated() as runner:
+            found = _compare(runner, artifact, source, cases, rounded)
+            departure = find_departure(runner, artifact, source, cases.compared()) if per_node else None
     return Checked(found, departure)
 
 
+def _compare(
+    runner: Isolated, artifact: Artifact, source: Source, cases: Cases, rounded: Mapping[str, DType]
+) -> Verification:
+    """At the plain tolerance, and where that is not met, by the noise of the source model itself."""
+    reference, compiled = reference_session(source.file), artifact_session(artifact)
+    expected = expect(runner, reference, cases.compared(), cases)
+    found = compare_session(runner, compiled, expected, rounded)
+    if found.passed:
+        return found
+    moved = [stock_session(source.file), reference_session(source.moved_file)]
+    noise = measure_noise(runner, expected, [reference], moved)
+    return compare_session(runner, compiled, expected, rounded, noise)
+
+
+@raises_ortisan_errors
 def bench(
     folder: str | os.PathLike[str] | Artifact,
     *,
     model: Model | None = None,
     inputs: Inputs = None,
+    dims: Bounds | None = None,
     threads: int | None = None,
     runs: int | None = None,
     weights: Weights | None = None,
     against: str = "ort",
 ) -> Bench:
-    """Times the artifact against stock ONNX Runtime, run by run in turn. `weights` as in `load`."""
+    """Times the artifact against stock ONNX Runtime, run by run in turn. `weights` as in `load`.
+
+    `dims` are sizes to run at, or ranges of them, above those that the artifact was built with.
+    """
     check_rivals(against)
     if weights is not None:
         check_weights(weights)
@@ -78,9 +107,11 @@ def bench(
         if number is not None and number < 1:
             raise OptionError(f"{what} must be at least 1, not {number}")
     artifact = open_artifact(folder)
+    check_content(artifact, all_bytes=True)
     options = artifact.manifest["options"]
     with find_source(artifact.manifest, artifact.folder, model, options["cache"]) as source:
-        cases = Cases(inputs, lambda: source.sampler(plain_dims(options["dims"])))
-        compiled = open_compiled(artifact, quiet_options(threads=threads), weights=weights)
-        stock = open_session(source.file, quiet_options(threads=threads), artifact.providers)
-        return time_pair(compiled, stock, cases.timed(), threads=threads, runs=runs, shared=artifact.shared)
+        cases = Cases(inputs, lambda: source.sampler(plain_dims({**options["dims"], **(dims or {})})))
+        compiled = artifact_session(artifact, threads=threads, weights=weights)
+        stock = stock_session(source.file, threads=threads, providers=artifact.providers)
+        with Isolated() as runner:
+            return time_pair(runner, compiled, stock, cases.timed(), Effort(runs=runs), shared=artifact.shared)

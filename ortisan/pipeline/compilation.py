@@ -86,11 +86,11 @@ class Compilation:
     def flops_share(self) -> float:
         """The part of the model's floating-point operations that is inside the custom ops, 0 to 1.
 
-        Symbolic dims count as a typical size.
+        Symbolic dims count as a typical size, bodies of control flow as run once.
         """
         names = {left.node for left in self.left_out}
-        left = sum(node_flops(node) for node in self.model.graph if node.name in names)
-        inside = sum(typical(graph.flops) for graph in self.graphs)
+        left = sum(node_flops(node) for node in self.model.graph.all_nodes() if node.name in names)
+        inside = sum(max(0, typical(node.flops)) for graph in self.graphs for node in graph.nodes)
         return inside / (inside + left) if inside + left else 0.0
 
     def without(self, reasons: Mapping[int, str]) -> Compilation:

@@ -16,6 +16,7 @@ from ortisan.errors import UnsupportedError
 from ortisan.pipeline.compilation import Compilation
 from ortisan.pipeline.options import Options, make_options, takes_options
 from ortisan.pipeline.source import Model, Source
+from ortisan.pipeline.unforeseen import raises_ortisan_errors
 from ortisan.registry.snippets import DOMAIN as SNIPPETS
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _MAX_NAME = 40
 
 
 @takes_options
+@raises_ortisan_errors
 def compile(model: Model, *, on_progress: Progress = None, **options: Unpack[Keywords]) -> Compilation:
     """Lowers a model, whole or in part, to op graphs and plans their kernels. Nothing is built yet.
 
@@ -115,11 +117,10 @@ def _check_snippets(model: ir.Model, parts: Partition) -> None:
     """C++ that a caller brought along runs nowhere else."""
     left = {left.node: left.reason for left in parts.left_out}
     for node in model.graph.all_nodes():
-        if node.domain == SNIPPETS and (node.graph is not model.graph or (node.name or "") in left):
-            reason = left.get(node.name or "", "it is inside of control flow, which stays in ONNX Runtime")
+        if node.domain == SNIPPETS and (node.name or "") in left:
             raise UnsupportedError(
-                f"'{node.name}' is C++ that ONNX Runtime can't run, and it can't be compiled: {reason}; give its op an "
-                "ONNX function in its place"
+                f"'{node.name}' is C++ that ONNX Runtime can't run, and it can't be compiled: {left[node.name or '']}; "
+                "give its op an ONNX function in its place"
             )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import onnx
 import onnx_ir as ir
 
@@ -13,10 +15,12 @@ from ortisan.errors import ArtifactError, OptionError
 from ortisan.pipeline.compilation import Compilation
 from ortisan.pipeline.compile import compile_source
 from ortisan.pipeline.source import Model, Source
+from ortisan.pipeline.unforeseen import raises_ortisan_errors
 
 _MAX_PROTOBUF_BYTES = 2**31 - 1
 
 
+@raises_ortisan_errors
 def convert_graph(model: Model, compiled: Compilation) -> onnx.ModelProto:
     """The model with its compiled subgraphs replaced by custom ops; weights come from `model`."""
     source = Source(model, compiled.options.cache)
@@ -36,8 +40,8 @@ def _is_source(source: Source, compiled: Compilation) -> bool:
     return source.hash == compiled.model_hash
 
 
-def substitute_ops(compiled: Compilation) -> ir.Model:
-    """The canonical model with custom ops in place of the subgraphs."""
+def substitute_ops(compiled: Compilation, kept: Collection[int] | None = None) -> ir.Model:
+    """The canonical model with custom ops in place of the subgraphs: all of them, or those whose index is in `kept`."""
     replacements = [
         Replacement(
             subgraph,
@@ -51,7 +55,8 @@ def substitute_ops(compiled: Compilation) -> ir.Model:
                 "notes": f"{len(subgraph.nodes)} nodes",
             },
         )
-        for subgraph, op, plan in zip(compiled.subgraphs, compiled.ops, compiled.plans, strict=True)
+        for index, (subgraph, op, plan) in enumerate(zip(compiled.subgraphs, compiled.ops, compiled.plans, strict=True))
+        if kept is None or index in kept
     ]
     return substitute(compiled.model, replacements)
 

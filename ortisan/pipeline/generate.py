@@ -10,6 +10,7 @@ from ortisan.codegen.backend import Built, Sources
 from ortisan.errors import UnsupportedError
 from ortisan.pipeline.compilation import Compilation
 from ortisan.pipeline.compile import Progress
+from ortisan.pipeline.unforeseen import raises_ortisan_errors
 from ortisan.runtime.folder import staged_folder, write_files
 
 
@@ -28,6 +29,7 @@ class CustomOpLibrary:
     cached: bool
 
 
+@raises_ortisan_errors
 def generate(
     compiled: Compilation,
     folder: str | os.PathLike[str],

@@ -1,113 +1,148 @@
-"""keep="faster": finds the compiled subgraphs that are slower than ONNX Runtime on the same nodes."""
+"""keep="faster": what does not make the model faster goes back to ONNX Runtime.
+
+What counts is the whole converted model against the whole source, in turns, with one thread and with all. Several
+subgraphs are first timed one by one, on what flows into them; those that lose are left out before the whole is timed,
+because each cut has a price that only the whole shows. The search is bounded: every subgraph once, four wholes.
+"""
 
 from __future__ import annotations
 
 import statistics
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-import onnx_ir as ir
-
-from ortisan.checks.bench import interleave
+from ortisan.checks.bench import Bench, time_pair
 from ortisan.checks.samples import Case
-from ortisan.converter.partition import Subgraph, boundary
+from ortisan.checks.session import stock_session
+from ortisan.checks.turns import Effort
 from ortisan.converter.save import save_with_external_data
-from ortisan.converter.substitute import substitute
-from ortisan.errors import OptionError
-from ortisan.pipeline.compilation import Compilation
+from ortisan.errors import OrtisanError
 from ortisan.pipeline.convert import substitute_ops
-from ortisan.registry.dtypes import Array
-from ortisan.runtime.engine import Feeds, RunFailed, open_session, quiet_options, register, run
-from ortisan.runtime.settings import apply_settings
+from ortisan.pipeline.draft import Draft, Job
+from ortisan.pipeline.manifest import shared_values
+from ortisan.pipeline.parts import Parts
+from ortisan.runtime.engine import RunFailed
 
 SLOWER = "slower than ONNX Runtime"
 CLEARLY = 1.05
-"""Times ONNX Runtime's time from which a subgraph counts as slower: below is noise."""
-
-
-def slower_reason(ours: float, theirs: float) -> str | None:
-    """Why a subgraph is given back, or None when it is not clearly slower."""
-    if ours <= CLEARLY * theirs:
-        return None
-    return f"{SLOWER}: {ours / theirs:.2f} times its time"
-
-
-def find_slower(compiled: Compilation, library: Path, cases: Iterable[Case]) -> dict[int, str]:
-    """Index of a subgraph -> why it is given back. Each is timed on its own, on the values it gets in the model."""
-    plain, converted = substitute(compiled.model, ()), substitute_ops(compiled)
-    settings: Mapping[str, str] = compiled.target.describe(compiled.plans, compiled.options, built=True)["settings"]
-    reasons: dict[int, str] = {}
-    with tempfile.TemporaryDirectory(prefix="ortisan-timing-") as folder:
-        values = boundary_values(plain, compiled.subgraphs, cases, Path(folder))
-        for index, subgraph in enumerate(compiled.subgraphs):
-            place = Path(folder, str(index))
-            place.mkdir()
-            sides = _extract(plain, converted, subgraph, place)
-            options = quiet_options()
-            apply_settings(options, [compiled.ops[index]], settings)
-            register(options, library)
-            reason = slower_reason(*_time(sides, options, values, compiled.target.providers))
-            if reason is not None:
-                reasons[index] = reason
-    return reasons
-
-
-def boundary_values(
-    plain: ir.Model, subgraphs: Sequence[Subgraph], cases: Iterable[Case], folder: Path
-) -> Mapping[str, Array]:
-    """What flows into each subgraph when the model runs on the first of the inputs that it accepts."""
-    model = plain.clone()
-    outputs = {value.name for value in model.graph.outputs} | {value.name for value in model.graph.inputs}
-    made = {value.name: value for node in model.graph for value in node.outputs}
-    wanted = dict.fromkeys(value.name for subgraph in subgraphs for value in boundary(subgraph.nodes)[0])
-    model.graph.outputs.extend(made[name] for name in wanted if name in made and name not in outputs)
-    save_with_external_data(model, folder, "whole")
-    session = open_session(folder / "whole.onnx", quiet_options(optimizations="none"))
-    names = [output.name for output in session.get_outputs()]
-    failure: RunFailed | None = None
-    for case in cases:
-        try:
-            results = run(session, case.feeds)
-        except RunFailed as failed:
-            failure = failed
-            continue
-        return {**case.feeds, **dict(zip(names, results, strict=True))}
-    raise OptionError(
-        f"the model runs on none of the sample inputs ({failure}); give inputs (inputs=), or build with keep='all'"
-    )
+"""Times ONNX Runtime's time from which a subgraph by itself counts as slower: below is noise."""
+WORTH = 1.02
+"""How many times as fast the whole has to be with some number of threads, to be worth a custom op."""
+NO_LOSS = 0.985
+"""How many times as fast the whole has to be with every number of threads: above is noise."""
+_GAINS = 1.15
+"""How many times as fast a subgraph by itself is that surely gains, when the whole does not."""
+_ALL_PARTS_SECONDS = 8.0
 
 
 @dataclass(frozen=True)
-class _Side:
-    """A subgraph as a model of its own."""
+class Chosen:
+    """Which subgraphs stay, why the others don't, and the timings of the whole model with those that stay."""
 
-    path: Path
-    inputs: tuple[str, ...]
-
-
-def _extract(plain: ir.Model, converted: ir.Model, subgraph: Subgraph, folder: Path) -> tuple[_Side, _Side]:
-    """The custom op, and the nodes it stands for."""
-    read, written = boundary(subgraph.nodes)
-    sides = []
-    for name, model, values in (("ours", converted, subgraph.inputs), ("theirs", plain, read)):
-        inputs = [value.name or "" for value in values]
-        graph = ir.convenience.extract(model.graph, inputs, [value.name or "" for value in written])
-        part = ir.Model(graph, ir_version=model.ir_version)
-        part.opset_imports.update(model.opset_imports)
-        save_with_external_data(part, folder, name)
-        sides.append(_Side(folder / f"{name}.onnx", tuple(inputs)))
-    return sides[0], sides[1]
+    reasons: dict[int, str]
+    benches: tuple[Bench, ...] = ()
 
 
-def _time(sides: tuple[_Side, _Side], options: Any, values: Feeds, providers: Sequence[str]) -> tuple[float, float]:
-    """Medians in milliseconds; `options` are those of the custom op's session."""
-    settings = (options, quiet_options())
-    sessions = [open_session(side.path, each, providers) for side, each in zip(sides, settings, strict=True)]
-    feeds = [{name: values[name] for name in side.inputs} for side in sides]
-    for session, inputs in zip(sessions, feeds, strict=True):
-        run(session, inputs)
-    ours, theirs = interleave(sessions, feeds, limit=CLEARLY)
-    return statistics.median(ours), statistics.median(theirs)
+def choose_faster(draft: Draft, job: Job) -> Chosen:
+    """Times what was compiled and says what to give back."""
+    case = job.runs.timed_case(job.cases)
+    job.runs.stock()  # nothing may run beside what is timed, and it might still be opened
+    reasons: dict[int, str] = {}
+    ratios: dict[int, float] = {}
+    everything = range(len(draft.compiled.ops))
+    if len(everything) > 1:
+        job.say("timing each subgraph against ONNX Runtime")
+        ratios = time_parts(draft, job, case)
+        reasons = {index: slower for index, ratio in ratios.items() if (slower := slower_reason(ratio))}
+    tried: list[frozenset[int]] = []
+    worst = ""
+    for kept in _candidates(everything, reasons, ratios):
+        if not kept or kept in tried:
+            continue
+        tried.append(kept)
+        job.say("timing against ONNX Runtime")
+        benches = _time_whole(draft, job, case, kept)
+        worst = verdict(benches)
+        if not worst:
+            rest = [index for index in everything if index not in kept]
+            return Chosen({index: reasons.get(index, "the model is faster without it") for index in rest}, benches)
+    return Chosen({index: reasons.get(index, worst or SLOWER) for index in everything})
+
+
+def _candidates(
+    everything: Collection[int], reasons: Collection[int], ratios: dict[int, float]
+) -> Iterator[frozenset[int]]:
+    """Sets of subgraphs to try, from many to few."""
+    yield frozenset(index for index in everything if index not in reasons)
+    yield frozenset(index for index in ratios if index not in reasons)
+    yield frozenset(index for index, ratio in ratios.items() if ratio >= _GAINS)
+    if ratios:
+        yield frozenset([max(ratios, key=lambda index: ratios[index])])
+
+
+def slower_reason(ratio: float) -> str | None:
+    """Why a subgraph `ratio` times as fast as ONNX Runtime is given back; None when it is not clearly slower."""
+    if ratio * CLEARLY >= 1:
+        return None
+    return f"{SLOWER}: {1 / ratio:.2f} times its time"
+
+
+def verdict(benches: Sequence[Bench]) -> str:
+    """Why a whole model is not kept; empty when it is faster for some number of threads and slower for none."""
+    speeds = [max(bench.ratio, bench.best_ratio) for bench in benches]
+    least = min(range(len(speeds)), key=lambda index: speeds[index])
+    if speeds[least] < NO_LOSS:
+        return f"{SLOWER}: {1 / speeds[least]:.2f} times its time {_threads(benches[least])}".rstrip()
+    if max(speeds) < WORTH:
+        return f"no faster than ONNX Runtime: {max(speeds):.2f} times its speed"
+    return ""
+
+
+def _threads(bench: Bench) -> str:
+    return "" if bench.threads is None else f"with {bench.threads} thread{'s' if bench.threads > 1 else ''}"
+
+
+def time_parts(draft: Draft, job: Job, case: Case) -> dict[int, float]:
+    """Index of a subgraph -> how many times as fast as ONNX Runtime it is by itself, where that can be timed."""
+    compiled, runner = draft.compiled, job.runs.runner
+    seconds = min(0.6, _ALL_PARTS_SECONDS / len(compiled.ops))
+    effort = Effort(seconds, limit=CLEARLY, clear=seconds / 3, fewest=3, fewest_clear=3)
+    found: dict[int, float] = {}
+    with tempfile.TemporaryDirectory(prefix="ortisan-timing-") as folder:
+        parts = Parts(compiled, draft.library, Path(folder))
+        values = parts.values(runner, range(len(compiled.ops)), [case])
+        for index in range(len(compiled.ops)):
+            part = parts.part(index)
+            if part is None:
+                continue
+            stock = stock_session(part.theirs, providers=part.ours.providers)
+            try:
+                feeds = (part.our_feeds(values), part.their_feeds(values))
+                ours, theirs = runner.time((part.ours, stock), feeds, effort)
+            except (RunFailed, OrtisanError, KeyError):
+                continue
+            found[index] = statistics.median(theirs) / statistics.median(ours)
+            for spec in (part.ours, stock):
+                runner.forget(spec)
+    return found
+
+
+def _time_whole(draft: Draft, job: Job, case: Case, kept: frozenset[int]) -> tuple[Bench, ...]:
+    """The model with some of its subgraphs compiled, against the source, for each number of threads."""
+    with tempfile.TemporaryDirectory(prefix="ortisan-timing-") as folder:
+        path = None
+        if len(kept) < len(draft.compiled.ops):
+            save_with_external_data(substitute_ops(draft.compiled, kept), Path(folder), "whole")
+            path = Path(folder, "whole.onnx")
+        return tuple(time_whole(draft, job, case, path))
+
+
+def time_whole(draft: Draft, job: Job, case: Case, path: Path | None = None) -> Iterator[Bench]:
+    """`path` is a model that calls the draft's library, the draft's own if not given."""
+    effort = Effort(1.5, limit=1 / WORTH, clear=0.4, fewest=5, fewest_clear=3)
+    for stock in job.runs.stock():
+        session = draft.session(stock.threads)
+        session = session if path is None else replace(session, path=path)
+        yield time_pair(job.runs.runner, session, stock, [case], effort, shared=shared_values(draft.compiled))

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ortisan.converter.passes.origin import origins
+from ortisan.pipeline.causes import follows
 from ortisan.pipeline.compilation import Compilation
 from ortisan.pipeline.compile import Progress, compile_source
 from ortisan.pipeline.manifest import describe_compilation
 from ortisan.pipeline.options import make_options, takes_options
 from ortisan.pipeline.source import Model, Source
+from ortisan.pipeline.unforeseen import raises_ortisan_errors
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -47,6 +49,7 @@ class Inspection:
 
 
 @takes_options
+@raises_ortisan_errors
 def inspect(model: Model, *, on_progress: Progress = None, **options: Unpack[Keywords]) -> Inspection:
     """Compiles as far as the kernel plan; options as in `compile`."""
     chosen = make_options({"tune": "off", **options}, of="compile")
@@ -60,7 +63,7 @@ def _rows(source: Source, compiled: Compilation) -> tuple[OpRow, ...]:
     inside = {name for subgraph in compiled.subgraphs for node in subgraph.nodes for name in origins(node)}
     reasons: dict[str, str] = {}
     why = {left.node: left.reason for left in compiled.left_out}
-    for node in compiled.model.graph:
+    for node in compiled.model.graph.all_nodes():
         if node.name in why:
             reasons.update((name, why[node.name]) for name in origins(node) if name not in inside)
     totals = Counter(types.values())
@@ -69,6 +72,6 @@ def _rows(source: Source, compiled: Compilation) -> tuple[OpRow, ...]:
     rows = []
     for op, count in totals.items():
         given = Counter(reasons[name] for name, other in types.items() if other == op and name in reasons)
-        reason = given.most_common(1)[0][0] if given else ""
+        reason = min(given, key=lambda each: (follows(each), -given[each])) if given else ""
         rows.append(OpRow(op, count, done[op], left[op], count - done[op] - left[op], reason))
-    return tuple(sorted(rows, key=lambda row: (-row.left, -row.nodes, row.op_type)))
+    return tuple(sorted(rows, key=lambda row: (row.left == 0, follows(row.reason), -row.left, -row.nodes, row.op_type)))

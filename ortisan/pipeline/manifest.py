@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import onnx_ir as ir
@@ -14,7 +14,9 @@ from ortisan.checks.verify import Verification
 from ortisan.codegen.backend import Plan
 from ortisan.converter.partition import LeftOut, Subgraph
 from ortisan.converter.passes.rounding import rounded_outputs
+from ortisan.pipeline.causes import follows
 from ortisan.pipeline.compilation import Compilation
+from ortisan.pipeline.pays import costliest_left
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Graph
 from ortisan.runtime.manifest import FORMAT
@@ -34,13 +36,36 @@ class Written:
 
 
 @dataclass(frozen=True)
+class Left:
+    """A compiled subgraph that is left to ONNX Runtime because it was not right."""
+
+    op: str
+    reason: str
+    reproducer: str | None
+    """The folder with the subgraph as a model, its inputs and both outputs."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
 class Measured:
     """What a build found when it ran the artifact, or why it did not."""
 
     given_back: Sequence[str] = ()
     verification: Verification | None = None
-    bench: Bench | None = None
+    benches: Sequence[Bench] = ()
+    """One for each number of threads, the last with all of them."""
     not_run: str | None = None
+    left: Sequence[Left] = ()
+    narrow: str | None = None
+    """A sentence about dims of which one size alone ran."""
+    noisy_node: str | None = None
+    """The node that makes the model noisy, where outputs were judged by noise."""
+
+    @property
+    def bench(self) -> Bench | None:
+        return self.benches[-1] if self.benches else None
 
 
 def describe_artifact(compiled: Compilation, written: Written, measured: Measured | None = None) -> dict[str, Any]:
@@ -57,7 +82,11 @@ def describe_artifact(compiled: Compilation, written: Written, measured: Measure
         "onnxruntime": written.onnxruntime,
         "given_back": list(found.given_back),
         "verification": found.verification.to_json() if found.verification else None,
+        "narrow": found.narrow,
+        "noisy_node": found.noisy_node,
+        "departures": [left.to_json() for left in found.left],
         "bench": found.bench.to_json() if found.bench else None,
+        "benches": [bench.to_json() for bench in found.benches],
         "not_run": found.not_run,
     }
 
@@ -84,6 +113,7 @@ def describe_compilation(compiled: Compilation, *, built: bool = False) -> dict[
         "compiled_nodes": sum(len(subgraph.nodes) for subgraph in compiled.subgraphs),
         "flops_share": round(compiled.flops_share(), 6),
         "left_out": group_left_out(compiled.left_out),
+        "costliest_left": costliest_left(compiled),
         "op_counts": dict(sorted(compiled.op_counts().items())),
     }
 
@@ -124,11 +154,11 @@ def _bounds(graph: Graph, symbol: str) -> list[int | None]:
 
 
 def group_left_out(left_out: Sequence[LeftOut]) -> list[dict[str, Any]]:
-    """Nodes with the same op and the same reason together, the largest group first."""
+    """Nodes with the same op and the same reason together: causes first, then the largest group."""
     groups: dict[tuple[str, str], list[str]] = {}
     for left in left_out:
         groups.setdefault((left.op_type, left.reason), []).append(left.node)
-    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    ordered = sorted(groups.items(), key=lambda item: (follows(item[0][1]), -len(item[1]), item[0]))
     return [{"op_type": op, "reason": reason, "nodes": nodes} for (op, reason), nodes in ordered]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from numbers import Integral
@@ -49,7 +50,7 @@ class Options:
 
     target: str = field(
         default="cpu",
-        metadata=_text("cpu, cpu:LEVEL for another machine (x86-64-v3, aarch64, ...), or cuda:80 for GPUs."),
+        metadata=_text("cpu, cpu:LEVEL for another machine (x86-64-v3, aarch64, ...), or cuda:80 for GPUs.", "TARGET"),
     )
     dims: Dims | None = field(
         default=None,
@@ -68,7 +69,9 @@ class Options:
         default="as-is",
         metadata=_choice("as-is|in-place", "in-place: a decoder's past and present are one buffer."),
     )
-    name: str | None = field(default=None, metadata=_text("Name of the op and of the files; the model's if not given."))
+    name: str | None = field(
+        default=None, metadata=_text("Name of the op and of the files; the model's if not given.", "NAME")
+    )
     tune: Tune = field(
         default="auto",
         metadata=_choice("auto|off|full", "Autotune matrix-product blocking: briefly, not, at length."),
@@ -92,6 +95,13 @@ class Options:
         ),
     )
     verify: bool = field(default=True, metadata=_flag("Don't compare with ONNX Runtime.", of="build"))
+    strict: bool = field(
+        default=False,
+        metadata=_flag("A part that fails verification is an error instead of being left to ONNX Runtime.", of="build"),
+    )
+    quick: bool = field(
+        default=False, metadata=_flag("No timing and one sample; keep everything that verifies.", of="build")
+    )
     sources_only: bool = field(default=False, metadata=_flag("Write the sources, build nothing.", of="build"))
 
     def __post_init__(self) -> None:
@@ -106,6 +116,8 @@ class Options:
                 raise OptionError(f"{each.name} must be {listed} or {last!r}, not {value!r}")
         if self.name is not None and not isinstance(self.name, str):
             raise OptionError(f"name must be text, not {self.name!r}")
+        if self.name is not None and not re.search("[A-Za-z0-9]", self.name):
+            raise OptionError(f"name must have a letter from a to z or a digit for files and ops, not {self.name!r}")
         if self.whole_graph and any(option is not None for option in (self.include, self.exclude, self.between)):
             raise OptionError(
                 "whole_graph=True compiles everything, so it can't be combined with include, exclude or between"
@@ -169,6 +181,8 @@ class Keywords(TypedDict, total=False):
     keep: Keep
     weights: Weights
     verify: bool
+    strict: bool
+    quick: bool
     sources_only: bool
 
 

@@ -12,14 +12,15 @@ import numpy as np
 import onnx_ir as ir
 
 from ortisan.checks.compare import Difference, compare
+from ortisan.checks.isolated import Isolated
 from ortisan.checks.samples import Case
 from ortisan.converter.passes.origin import origins
 from ortisan.converter.substitute import substitute
 from ortisan.errors import ArtifactError
 from ortisan.pipeline.compilation import Compilation
 from ortisan.pipeline.compile import compile_source
-from ortisan.pipeline.give_back import boundary_values
 from ortisan.pipeline.options import Options
+from ortisan.pipeline.parts import boundary_values
 from ortisan.pipeline.source import Source
 from ortisan.registry.dtypes import Array
 from ortisan.registry.evaluate import evaluate_values
@@ -47,16 +48,23 @@ class Departure:
         return f"{self.value} = {self.op_name}(...) in {self.op} at {self.case}: {figures}; from ONNX nodes: {nodes}"
 
 
-def find_departure(artifact: Artifact, source: Source, cases: Iterable[Iterable[Case]]) -> Departure | None:
-    """Recompiles the model so that every value stays in memory, and runs it with the artifact's own weights."""
+def find_departure(
+    runner: Isolated, artifact: Artifact, source: Source, cases: Iterable[Iterable[Case]]
+) -> Departure | None:
+    """Recompiles the model so that every value stays in memory, and runs it with the artifact's own weights.
+
+    What flows through control flow can't be seen from outside, so subgraphs in there are left out.
+    """
     compiled = _compile_again(artifact, source)
     if not compiled.ops:
         return None
     trace = compiled.target.trace(compiled.plans, compiled.names)
     weights = _weights(artifact, compiled)
     plain = substitute(compiled.model, ())
-    for case, values in _runs(plain, compiled, cases):
+    for case, values in _runs(runner, plain, compiled, cases):
         for index, subgraph in enumerate(compiled.subgraphs):
+            if subgraph.scope:
+                continue
             inputs = [np.asarray(values[value.name or ""]) for value in subgraph.inputs]
             expected = evaluate_values(subgraph.graph, inputs)
             found = _first_departure(subgraph.graph, trace(index, weights[index], inputs), expected)
@@ -69,8 +77,14 @@ def find_departure(artifact: Artifact, source: Source, cases: Iterable[Iterable[
 
 
 def _compile_again(artifact: Artifact, source: Source) -> Compilation:
-    options = Options.from_json({**artifact.manifest["options"], "name": artifact.name})
-    compiled = compile_source(source, options, tuning=artifact.manifest["tuning"])
+    try:
+        options = Options.from_json({**artifact.manifest["options"], "name": artifact.name})
+        compiled = compile_source(source, options, tuning=artifact.manifest["tuning"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ArtifactError(
+            f"'{artifact.folder}' can't be compiled again as its manifest says ({type(error).__name__}: {error}); "
+            "build it again"
+        ) from error
     returned = {index: "given back" for index, op in enumerate(compiled.ops) if op not in artifact.ops}
     compiled = compiled.without(returned) if returned else compiled
     if compiled.domain != artifact.domain:
@@ -83,7 +97,7 @@ def _compile_again(artifact: Artifact, source: Source) -> Compilation:
 def _weights(artifact: Artifact, compiled: Compilation) -> list[list[Array]]:
     """The packed weights as the artifact's model has them."""
     model = ir.load(artifact.model)
-    nodes = {node.op_type: node for node in model.graph if node.domain == artifact.domain}
+    nodes = {node.op_type: node for node in model.graph.all_nodes() if node.domain == artifact.domain}
     result = []
     for op, graph in zip(compiled.ops, compiled.graphs, strict=True):
         tensors = [value.const_value for value in nodes[op].inputs[len(graph.inputs) :] if value is not None]
@@ -92,14 +106,14 @@ def _weights(artifact: Artifact, compiled: Compilation) -> list[list[Array]]:
 
 
 def _runs(
-    plain: ir.Model, compiled: Compilation, cases: Iterable[Iterable[Case]]
+    runner: Isolated, plain: ir.Model, compiled: Compilation, cases: Iterable[Iterable[Case]]
 ) -> Iterator[tuple[str, Mapping[str, Array]]]:
     """For each case what flows into the subgraphs."""
     for attempts in cases:
         tried: list[str] = []
         with tempfile.TemporaryDirectory(prefix="ortisan-values-") as folder:
             listed = _remember(attempts, tried)
-            values = boundary_values(plain, compiled.subgraphs, listed, Path(folder))
+            values = boundary_values(runner, plain, compiled.subgraphs, listed, Path(folder))
         yield tried[-1], values
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import shutil
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +17,7 @@ import onnx_ir as ir
 from ortisan.checks.samples import Sampler
 from ortisan.converter.passes import cleanup
 from ortisan.converter.passes.kv_cache import Cache, put_cache_in_place
+from ortisan.converter.passes.move_weights import move_weights
 from ortisan.converter.passes.origin import record_origins
 from ortisan.converter.read.load import copy_model, external_files, load_model
 from ortisan.converter.read.model_hash import model_hash
@@ -88,15 +90,32 @@ class Source:
         """Op type by node name, with the names that the passes know the nodes by."""
         model = self.copy()
         record_origins(model)
-        return {node.name or "": node.op_type for node in model.graph}
+        return {node.name or "": node.op_type for node in model.graph.all_nodes()}
 
     @functools.cached_property
     def file(self) -> Path:
         """A file that ONNX Runtime can read the model from: the caller's own, or one that goes with the source."""
         if self.path is not None and self.cache == "as-is":
             return self.path
+        return self._write(self.original())
+
+    @functools.cached_property
+    def moved_file(self) -> Path:
+        """A file of the model with each weight moved by an ulp; it goes with the source."""
+        model = self.original()
+        move_weights(model)
+        return self._write(model)
+
+    def write_unchanged(self, folder: Path, name: str) -> None:
+        """Writes the model as NAME.onnx: the caller's own bytes, where they are in one file."""
+        if self.path is not None and self.cache == "as-is" and not external_files(self._loaded):
+            shutil.copyfile(self.path, folder / f"{name}.onnx")
+        else:
+            save_with_external_data(self.original(), folder, name)
+
+    def _write(self, model: ir.Model) -> Path:
         folder = Path(self._files.enter_context(tempfile.TemporaryDirectory(prefix="ortisan-model-")))
-        save_with_external_data(self.original(), folder, "model")
+        save_with_external_data(model, folder, "model")
         return folder / "model.onnx"
 
     def content_hash(self) -> str | None:
@@ -107,15 +126,19 @@ class Source:
         return hashes[0] if len(hashes) == 1 else hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
     def describe(self) -> dict[str, Any]:
-        """What the manifest says: the path as it was given and the hash of the content."""
-        return {"path": str(self.given) if self.path is not None else None, "sha256": self.content_hash()}
+        """What the manifest says: the absolute path, the hash of the content and that of the graph without weights."""
+        path = str(self.path.absolute()) if self.path is not None else None
+        return {"path": path, "sha256": self.content_hash(), "graph": self.hash}
 
 
 def find_source(manifest: Manifest, folder: Path, model: Model | None, cache: Cache) -> Source:
     """`model` when it is given, else the recorded one, when it is still there and the same."""
-    if model is not None:
-        return Source(model, cache)
     recorded = manifest.get("source") or {}
+    if model is not None:
+        given = Source(model, cache)
+        if recorded.get("graph") not in (None, given.hash):
+            raise ArtifactError(f"{given.label} is not the one that '{folder}' was built from: its graph is another")
+        return given
     path = recorded.get("path")
     how = "pass the model it was built from (--model FILE, or model=)"
     if path is None:

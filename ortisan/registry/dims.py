@@ -6,8 +6,11 @@ time becomes a `Guard`, checked when the symbols are known.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import functools
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
 import sympy
@@ -19,6 +22,9 @@ Shape: TypeAlias = tuple[Dim, ...]
 
 TYPICAL_DIM = 64
 """The size assumed for a symbol when symbolic sizes are compared or summed."""
+
+MAX_PARTS = 32
+"""The most symbols and numbers that a dim may be made of: arithmetic takes longer with each of them."""
 
 GuardKind = Literal["equal", "broadcastable", "divisible", "at_least"]
 
@@ -61,6 +67,18 @@ def is_static(dim: Dim) -> bool:
     return isinstance(dim, int)
 
 
+@functools.lru_cache(maxsize=2**14)
+def is_long(dim: Dim) -> bool:
+    """Whether a dim is made of more parts than arithmetic on it can afford."""
+    parts = 0
+    for part in () if is_static(dim) else sympy.preorder_traversal(dim):
+        parts += not part.args
+        if parts > MAX_PARTS:
+            return True
+    return False
+
+
+@functools.lru_cache(maxsize=2**14, typed=True)
 def settle(dim: Dim) -> Dim:
     """The simplest form: a Python int where the value is known."""
     if isinstance(dim, int):
@@ -80,6 +98,17 @@ def adopt(expression: Any) -> Dim:
     return settle(expression.subs({s: symbol(s.name) for s in expression.free_symbols}))
 
 
+def total(dims: Iterable[Dim]) -> Dim:
+    """The sum of any number of dims, made at once: adding one by one sorts all terms each time."""
+    numbers, others = 0, []
+    for dim in dims:
+        if is_static(dim):
+            numbers += dim
+        else:
+            others.append(dim)
+    return sympy.Add(numbers, *others) if others else numbers
+
+
 def product(dims: Iterable[Dim]) -> Dim:
     total: Dim = 1
     for dim in dims:
@@ -87,6 +116,7 @@ def product(dims: Iterable[Dim]) -> Dim:
     return settle(total)
 
 
+@functools.lru_cache(maxsize=2**14)
 def floor_div(a: Dim, b: Dim) -> Dim:
     if is_static(a) and is_static(b):
         return a // b
@@ -96,6 +126,11 @@ def floor_div(a: Dim, b: Dim) -> Dim:
 
 def _exact_quotient(a: Dim, b: Dim) -> Dim | None:
     """a / b if it is an integer for all values of the symbols."""
+    if isinstance(b, int) and b and not isinstance(a, int):
+        terms = a.as_coefficients_dict()
+        if any(not factor.is_Integer or factor % b for factor in terms.values()):
+            return None
+        return settle(sympy.Add(*(factor / b * term for term, factor in terms.items())))
     numerator, denominator = sympy.fraction(sympy.together(sympy.cancel(sympy.sympify(a) / b)))
     return settle(numerator) if denominator == 1 else None
 
@@ -104,10 +139,12 @@ def ceil_div(a: Dim, b: Dim) -> Dim:
     return floor_div(a + b - 1, b)
 
 
+@functools.lru_cache(maxsize=2**14)
 def minimum(a: Dim, b: Dim) -> Dim:
     return settle(sympy.Min(a, b))
 
 
+@functools.lru_cache(maxsize=2**14)
 def maximum(a: Dim, b: Dim) -> Dim:
     return settle(sympy.Max(a, b))
 
@@ -118,12 +155,41 @@ def symbols_of(dim: Dim) -> frozenset[str]:
 
 def evaluate(dim: Dim, values: Mapping[str, int]) -> int:
     """The number a dim stands for when its symbols have these values."""
-    if is_static(dim):
-        return int(dim)
-    result = dim.subs({s: values[s.name] for s in dim.free_symbols})
-    return int(result)
+    return int(dim) if is_static(dim) else int(_number(dim, values))
 
 
+def _number(part: Dim, values: Mapping[str, int]) -> int | Fraction:
+    """Walks the expression: sympy's own substitution builds and sorts a new expression at each step."""
+    if part.is_Symbol:
+        return values[part.name]
+    if part.is_Rational:
+        return int(part) if part.is_Integer else Fraction(int(part.p), int(part.q))
+    function = _MEANINGS.get(type(part))
+    if function is None:
+        return int(part.subs({s: values[s.name] for s in part.free_symbols}))
+    return function(*(_number(argument, values) for argument in part.args))
+
+
+def _power(base: int | Fraction, exponent: int | Fraction) -> int | Fraction:
+    if exponent != int(exponent):
+        raise ValueError(f"{base} to the power of {exponent} is no dim")
+    return Fraction(base) ** int(exponent)
+
+
+_MEANINGS: dict[Any, Callable[..., int | Fraction]] = {
+    sympy.Add: lambda *parts: sum(parts),
+    sympy.Mul: lambda *parts: math.prod(parts),
+    sympy.Pow: _power,
+    sympy.Min: min,
+    sympy.Max: max,
+    sympy.Mod: lambda a, b: a % b,
+    sympy.floor: math.floor,
+    sympy.ceiling: math.ceil,
+    broadcast_dim: lambda a, b: b if a == 1 else a,
+}
+
+
+@functools.lru_cache(maxsize=4096)
 def typical(dim: Dim) -> int:
     """The number a dim stands for when every symbol has a typical size."""
     return evaluate(dim, dict.fromkeys(symbols_of(dim), TYPICAL_DIM))

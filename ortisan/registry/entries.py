@@ -14,6 +14,7 @@ NEWEST = 26
 """The newest opset that the entries were checked against; ops redefined later are refused until someone checks them."""
 
 CONTRIB_DOMAIN = "com.microsoft"
+ML_DOMAIN = "ai.onnx.ml"
 PRIVATE_DOMAIN = "ortisan"
 """The domain of fused ops: the newest ONNX definition of that op type, or an op with an entry of its own."""
 

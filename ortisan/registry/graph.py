@@ -9,7 +9,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ortisan.registry.dims import Dim, Facts, Guard, Shape, evaluate, is_static, product, symbols_of
+from ortisan.registry.dims import (
+    MAX_PARTS,
+    Dim,
+    Facts,
+    Guard,
+    Shape,
+    evaluate,
+    is_long,
+    is_static,
+    product,
+    symbols_of,
+    total,
+)
 from ortisan.registry.dtypes import Array, DType
 from ortisan.registry.refusal import Refused
 
@@ -37,6 +49,8 @@ class TensorType:
             raise Refused(f"a tensor of more than {_MAX_RANK} dims is not supported")
         if product(dim for dim in self.shape if is_static(dim)) > _MAX_ELEMENTS and 0 not in self.shape:
             raise Refused(f"{self} has too many elements")
+        if any(is_long(dim) for dim in self.shape):
+            raise Refused(f"a dim that is made of more than {MAX_PARTS} dims and numbers is not supported")
 
     def __str__(self) -> str:
         return f"{self.dtype.value}[{', '.join(str(dim) for dim in self.shape)}]"
@@ -157,10 +171,7 @@ class Graph:
 
     @property
     def flops(self) -> Dim:
-        total: Dim = 0
-        for node in self.nodes:
-            total = total + node.flops
-        return total
+        return total(node.flops for node in self.nodes)
 
     def values(self) -> Iterator[Value]:
         yield from self.inputs

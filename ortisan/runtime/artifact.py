@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from ortisan.checks.verify import Verification
 
 _HASHED_BYTES = 64 << 20
-"""Files up to this size are checked by their hash when a session is opened, larger ones by their size."""
+"""Files up to this size are checked by their hash when a session is opened, larger ones by their size.
+
+`verify` and `bench` check all bytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +39,12 @@ class Artifact:
     manifest: Manifest = field(repr=False)
     verification: Verification | None = None
     """What `build` found, as long as the artifact is that of `build`; `manifest` keeps the figures."""
-    bench: Bench | None = None
+    benches: tuple[Bench, ...] = ()
+    """Timings by `build`, one for each number of threads, the last with all of them."""
+
+    @property
+    def bench(self) -> Bench | None:
+        return self.benches[-1] if self.benches else None
 
     @property
     def target(self) -> str:
@@ -81,19 +88,14 @@ def open_artifact(folder: str | os.PathLike[str] | Artifact) -> Artifact:
         return folder
     place = Path(folder)
     manifest = read_manifest(place)
-    try:
-        name, model, library = manifest["name"], manifest["model"], manifest["library"]
-        domain, ops = manifest["domain"], tuple(op["op"] for op in manifest["ops"])
-        files = {file: facts["bytes"] for file, facts in manifest["files"].items()}
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ArtifactError(f"the manifest of '{place}' is incomplete; build the artifact again") from error
-    for file, size in files.items():
+    for file, facts in manifest["files"].items():
         if not (place / file).is_file():
             raise ArtifactError(f"'{place}' lacks '{file}'; copy the whole folder, or build the artifact again")
-        if (place / file).stat().st_size != size:
+        if (place / file).stat().st_size != facts["bytes"]:
             raise ArtifactError(f"'{place / file}' has changed since it was built; build the artifact again")
-    path = place / library if library is not None else None
-    return Artifact(place, name, place / model, path, domain, ops, manifest)
+    library = place / manifest["library"] if manifest["library"] is not None else None
+    ops = tuple(op["op"] for op in manifest["ops"])
+    return Artifact(place, manifest["name"], place / manifest["model"], library, manifest["domain"], ops, manifest)
 
 
 def load(
@@ -130,6 +132,16 @@ def open_compiled(
     artifact: Artifact, options: Any, providers: Sequence[Any] | None = None, *, weights: Weights | None = None
 ) -> Any:
     """A session of an artifact whose files are taken as they are. The library leaves options alone that know it."""
+    check_artifact_runs_here(artifact, providers)
+    if artifact.library is not None:
+        if not _is_registered(artifact, options):  # the library read its settings when it was registered
+            apply_settings(options, artifact.ops, artifact.settings, {} if weights is None else {"weights": weights})
+        register(options, artifact.library)
+    return open_session(artifact.model, options, providers or artifact.providers)
+
+
+def check_artifact_runs_here(artifact: Artifact, providers: Sequence[Any] | None = None) -> None:
+    """Raises an `ArtifactError` when no session of the artifact can be opened on this machine."""
     check_providers(artifact.folder, artifact.manifest, providers)
     machine = artifact.manifest.get("machine")
     if machine not in (None, platform.machine()):
@@ -143,11 +155,6 @@ def open_compiled(
             f"'{artifact.folder / 'src'}', whose CMakeLists.txt says what it needs) and copy '{artifact.library.name}' "
             "into the folder"
         )
-    if artifact.library is not None:
-        if not _is_registered(artifact, options):  # the library read its settings when it was registered
-            apply_settings(options, artifact.ops, artifact.settings, {} if weights is None else {"weights": weights})
-        register(options, artifact.library)
-    return open_session(artifact.model, options, providers or artifact.providers)
 
 
 def _is_registered(artifact: Artifact, options: Any) -> bool:
@@ -155,9 +162,15 @@ def _is_registered(artifact: Artifact, options: Any) -> bool:
     return has_entry(options, f"{artifact.domain}.registered")
 
 
-def check_content(artifact: Artifact) -> None:
-    """Raises an `ArtifactError` when a file is not as it was built."""
+def check_content(artifact: Artifact, *, all_bytes: bool = False) -> None:
+    """Raises an `ArtifactError` when a file is not as it was built; with `all_bytes`, large files are read, too."""
     for name, facts in artifact.manifest["files"].items():
         file = artifact.folder / name
-        if facts["bytes"] <= _HASHED_BYTES and sha256(file) != facts["sha256"]:
+        if facts["bytes"] > _HASHED_BYTES and not all_bytes:
+            continue
+        try:
+            content = sha256(file)
+        except OSError as error:
+            raise ArtifactError(f"'{file}' can't be read: {error.strerror or error}") from error
+        if content != facts.get("sha256"):
             raise ArtifactError(f"'{file}' has changed since it was built; build the artifact again")

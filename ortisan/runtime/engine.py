@@ -63,14 +63,20 @@ def open_session(path: Path, options: Any, providers: Sequence[Any] | None = Non
     try:
         return ort.InferenceSession(str(path), options, providers=list(providers or (CPU,)))
     except Exception as error:
-        raise ArtifactError(f"ONNX Runtime can't load '{path}': {sentence(error)}") from error
+        shown, said = _shown(path), sentence(error)
+        raise ArtifactError(f"ONNX Runtime can't load {shown}: {said.replace(str(path), path.name)}") from error
+
+
+def _shown(path: Path) -> str:
+    """What messages call a file; the folder of an unfinished build is gone when they are read."""
+    return f"the converted model '{path.name}'" if path.parent.suffix == ".partial" else f"'{path}'"
 
 
 def register(options: Any, library: Path) -> None:
     try:
         options.register_custom_ops_library(_unmistakable(library))
     except Exception as error:
-        raise ArtifactError(f"ONNX Runtime can't register '{library}': {sentence(error)}") from error
+        raise ArtifactError(f"ONNX Runtime can't register {_shown(library)}: {sentence(error)}") from error
 
 
 _files_of: dict[str, list[tuple[int, int]]] = {}

@@ -9,6 +9,7 @@ import fnmatch
 import glob
 import json
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -17,22 +18,27 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ortisan.errors import ArtifactError
+from ortisan.runtime.exchange import exchange
 
 _MANIFEST = "manifest.json"
 _MARKS = (_MANIFEST, "src/CMakeLists.txt")
 """A folder that holds one of these was made by Ortisan and may be replaced, unless other files joined them."""
-_ALWAYS_OURS = (_MANIFEST, "src")
+_ALWAYS_OURS = (_MANIFEST, "src", "departures")
 _GENERATED = ("lib*.so", "*_binding*.so")
 _ABANDONED_AFTER_SECONDS = 24 * 3600
 
 
 @contextmanager
 def staged_folder(place: Path) -> Iterator[Path]:
-    """Gives an empty folder; when the block ends well it becomes `place`, else `place` stays as it was."""
-    place = Path(os.path.abspath(place))
+    """Gives an empty folder; when the block ends well it becomes `place`, else `place` stays as it was.
+
+    Where `place` is a link to a folder, that folder is replaced.
+    """
+    place = _real(place)
     check_replaceable(place)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
+        _bring_back(place)
         _sweep(place)
         staged = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".partial", dir=place.parent))
     except OSError as error:
@@ -49,11 +55,17 @@ def staged_folder(place: Path) -> Iterator[Path]:
 
 def check_replaceable(place: Path) -> None:
     """Raises `ArtifactError` when a folder can't be written there, before any work is done."""
-    with _alone_in(place.absolute().parent):
-        _check_replaceable(place)
+    with _alone_in(_real(place).parent):
+        _check_replaceable(place, _real(place).parent)
 
 
-def _check_replaceable(place: Path) -> None:
+def _real(place: Path) -> Path:
+    """The absolute path; of a link, what it points to."""
+    path = Path(os.path.abspath(place))
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
+
+
+def _check_replaceable(place: Path, parent: Path) -> None:
     if place.exists() and not place.is_dir():
         raise ArtifactError(f"'{place}' is a file; name a folder to write to")
     entries = sorted(item.name for item in place.iterdir()) if place.is_dir() else []
@@ -65,10 +77,10 @@ def _check_replaceable(place: Path) -> None:
             f"'{place}' holds '{foreign[0]}', which Ortisan did not write and would remove; name another folder, or "
             "move the file"
         )
-    above = place if place.exists() else next(parent for parent in place.absolute().parents if parent.exists())
+    above = place if place.exists() else next(each for each in (parent, *parent.parents) if each.exists())
     if not above.is_dir():
         raise ArtifactError(f"'{above}' is a file, so '{place}' can't be made inside it")
-    if not os.access(place.parent if place.exists() else above, os.W_OK):
+    if not os.access(parent if place.exists() else above, os.W_OK):
         raise ArtifactError(f"'{place}' can't be written: '{above}' is read-only")
 
 
@@ -94,8 +106,28 @@ def _sweep(place: Path) -> None:
                     shutil.rmtree(item, ignore_errors=True)
 
 
+def _bring_back(place: Path) -> None:
+    """Puts back what a run took away that was killed between the two renames of `_swap_in_two`."""
+    with _alone_in(place.parent):
+        for old in sorted(place.parent.glob(f".{glob.escape(place.name)}.*.old")):
+            if not place.exists() and (old / place.name).is_dir():
+                (old / place.name).rename(place)
+                old.rmdir()
+
+
 def _swap(staged: Path, place: Path) -> None:
-    """Puts a folder in its place. What was there before is there again when that fails or is interrupted."""
+    """Puts a folder in its place; `staged` is what was there before, if there was something."""
+    with _alone_in(place.parent):
+        if not place.exists():
+            staged.rename(place)
+            return
+        if exchange(staged, place):
+            return
+    _swap_in_two(staged, place)
+
+
+def _swap_in_two(staged: Path, place: Path) -> None:
+    """What was there before is there again when that fails or is interrupted."""
     old = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".old", dir=place.parent))
     before = old / place.name
     try:
@@ -131,4 +163,5 @@ def write_files(folder: Path, files: Mapping[str, str | bytes]) -> None:
 
 
 def reason(error: OSError) -> str:
-    return "the disk is full" if error.errno == errno.ENOSPC else (error.strerror or str(error)).lower()
+    full = error.errno == errno.ENOSPC or re.search(r"\d+ requested and \d+ written", str(error))  # the words of numpy
+    return "the disk is full" if full else (error.strerror or str(error)).lower()

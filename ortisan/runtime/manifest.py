@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ortisan.errors import ArtifactError
+from ortisan.runtime.manifest_form import wrong_field
 
 Manifest: TypeAlias = "dict[str, Any]"
 
@@ -32,7 +33,7 @@ def read_manifest(folder: Path) -> Manifest:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ArtifactError(f"'{folder}' has no {MANIFEST}, so it was not written by 'ortisan build'") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ArtifactError(f"the {MANIFEST} of '{folder}' can't be read; build the artifact again") from error
     if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
         raise ArtifactError(f"the {MANIFEST} of '{folder}' is not one of Ortisan's; build the artifact again")
@@ -40,6 +41,8 @@ def read_manifest(folder: Path) -> Manifest:
         raise ArtifactError(
             f"'{folder}' has manifest format {manifest['format']}, this Ortisan reads {FORMAT}; build it again"
         )
+    if (wrong := wrong_field(manifest)) is not None:
+        raise ArtifactError(f"the {MANIFEST} of '{folder}' {wrong}; build the artifact again")
     return manifest
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ortisan.codegen.tools.build_cache import cache_folder
+from ortisan.codegen.tools.cache_place import cache_folder
 from ortisan.errors import ArtifactError, OptionError, UnsupportedError
 from ortisan.pipeline.kept import forget_kept
 from ortisan.torch.check import compare_with_eager

@@ -22,7 +22,8 @@ import numpy as np
 import onnx_ir as ir
 
 from ortisan._version import __version__
-from ortisan.codegen.tools.build_cache import cache_folder, cache_key
+from ortisan.codegen.tools.build_cache import cache_key
+from ortisan.codegen.tools.cache_place import cache_folder, make_cache_folder
 from ortisan.codegen.tools.toolchain import find_compiler
 from ortisan.converter.read.model_hash import model_hash
 from ortisan.errors import ArtifactError, OptionError, UnsupportedError
@@ -41,6 +42,7 @@ def artifact_of(model: ir.Model, options: FrontOptions) -> tuple[Artifact, bool]
     """The artifact of an exported model, and whether it was there already."""
     folder = kept_folder(cache_folder()) / artifact_key(model, options)
     try:
+        make_cache_folder()
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _alone(folder):
             found = _look_up(folder)

@@ -16,6 +16,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import ortisan
+from ortisan.checks.isolated import Isolated
 from ortisan.checks.samples import Case
 from ortisan.codegen.ait.adapter import Adapter
 from ortisan.codegen.ait.backend import AitPlanner
@@ -23,7 +24,7 @@ from ortisan.codegen.reference.backend import ReferencePlan
 from ortisan.converter.substitute import substitute
 from ortisan.models import BertSize, Gpt2Size, LlamaSize, bert, gpt2, llama
 from ortisan.pipeline.compilation import Compilation
-from ortisan.pipeline.give_back import boundary_values
+from ortisan.pipeline.parts import boundary_values
 from tests.ait.interpreted import Run
 
 Feeds = Mapping[str, np.ndarray[Any, Any]]
@@ -61,8 +62,8 @@ class GpuModel:
         plain = substitute(compiled.model, ())
         inputs, outputs = [], []
         for label, feeds in self.cases.items():
-            with tempfile.TemporaryDirectory() as folder:
-                values = boundary_values(plain, [subgraph], [Case(label, feeds)], Path(folder))
+            with tempfile.TemporaryDirectory() as folder, Isolated() as runner:
+                values = boundary_values(runner, plain, [subgraph], [Case(label, feeds)], Path(folder))
             inputs.append([np.asarray(values[value.name or ""]) for value in subgraph.inputs])
             outputs.append([np.asarray(values[value.name or ""]) for value in subgraph.outputs])
         return Run(subgraph.graph, inputs, half, subgraph.graph.output_names), outputs

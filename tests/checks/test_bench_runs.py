@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import ortisan
-from ortisan.checks import bench
-from ortisan.checks.samples import Case
+from ortisan.checks import isolated, turns
+from ortisan.checks.inputs import Cases
+from ortisan.checks.session import SessionSpec
 from ortisan.checks.source_runs import SourceRuns
 from ortisan.runtime import engine
 from tests.models.text import text_model
@@ -60,9 +61,9 @@ def test_how_often_two_sessions_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr(bench, "time", clock)
+    monkeypatch.setattr(turns, "time", clock)
     sessions = [Session(clock, forever(*seconds)) for seconds in (ours, theirs)]
-    times = bench.interleave(sessions, [{}, {}], limit=limit)
+    times = turns.interleave(sessions, [{}, {}], turns.Effort(limit=limit))
     assert [len(each) for each in times] == [runs, runs]
     assert times[0][0] == pytest.approx(1e3 * ours[0])
 
@@ -70,7 +71,7 @@ def test_how_often_two_sessions_run(
 def test_a_given_number_of_runs() -> None:
     clock = Clock()
     sessions = [Session(clock, forever(0.1)) for _ in range(2)]
-    assert [len(each) for each in bench.interleave(sessions, [{}, {}], runs=3, limit=1.0)] == [3, 3]
+    assert [len(each) for each in turns.interleave(sessions, [{}, {}], turns.Effort(runs=3, limit=1.0))] == [3, 3]
 
 
 def test_shared_memory_is_written_in_place() -> None:
@@ -101,16 +102,18 @@ def test_shared_memory_is_written_in_place() -> None:
 
 @pytest.mark.build
 def test_a_build_opens_each_session_once(model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[str] = []
-    real = engine.onnxruntime().InferenceSession
+    """The reference, ONNX Runtime with one thread and with all, and ours likewise; the child opens each once."""
+    asked: list[tuple[str, str, int | None]] = []
+    real = isolated.Isolated.open
 
-    def count(path: str, *rest: object, **more: object) -> object:
-        opened.append(Path(path).name)
-        return real(path, *rest, **more)
+    def count(runner: isolated.Isolated, spec: SessionSpec, *rest: float) -> list[str]:
+        asked.append((spec.path.name, spec.optimizations, spec.threads))
+        return real(runner, spec, *rest)
 
-    monkeypatch.setattr(engine.onnxruntime(), "InferenceSession", count)
+    monkeypatch.setattr(isolated.Isolated, "open", count)
     artifact = ortisan.build(model_file, tmp_path / "out", name="net", keep="all")
-    assert sorted(opened) == ["layers.onnx", "layers.onnx", "net.onnx"]
+    theirs = {("layers.onnx", "none", None), ("layers.onnx", "all", 1), ("layers.onnx", "all", None)}
+    assert set(asked) == theirs | {("net.onnx", "all", 1), ("net.onnx", "all", None)}
     assert artifact.verification is not None
     assert len(artifact.verification.cases) >= 4
 
@@ -119,10 +122,14 @@ def test_what_goes_wrong_in_the_background_is_raised_on_asking(tmp_path: Path) -
     (tmp_path / "bad.onnx").write_bytes(b"no model")
     with SourceRuns(tmp_path / "bad.onnx", "the source model 'bad.onnx'", verify=True, time=True) as source:
         source.settle()
-        source.begin_runs([[Case("none", {})]])
+        source.begin_runs(Cases([{}], _no_sampler))
         for ask in (source.expected, source.stock):
             with pytest.raises(ortisan.ArtifactError, match=r"can't load the source model '.*bad\.onnx'.*--no-verify"):
                 ask()
+
+
+def _no_sampler() -> Any:
+    raise AssertionError("the inputs are given")
 
 
 def test_nothing_is_opened_that_nobody_needs(tmp_path: Path) -> None:

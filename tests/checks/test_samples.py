@@ -64,11 +64,12 @@ def test_expressions_of_dims_agree() -> None:
         assert feeds["b"].size == feeds["a"].size + feeds["c"].size
 
 
-def test_attempts_get_smaller_and_end_equal() -> None:
+def test_attempts_get_smaller_then_equal_then_larger() -> None:
     model = text_model("(float[batch,rows] x) => (float[batch,rows] y)", "y = Relu(x)")
     shapes = [case.feeds["x"].shape for case in list(Sampler(model).cases())[3]]
     assert shapes[:3] == [(1, 67), (1, 33), (1, 16)]
-    assert shapes[-3:] == [(4, 4), (2, 2), (1, 1)]
+    assert [shape for shape in shapes if shape[0] == shape[1]][:3] == [(1, 1), (4, 4), (2, 2)]
+    assert max(shapes) > (1, 1000)
 
 
 def test_sizes_ascend_where_the_model_says_so() -> None:

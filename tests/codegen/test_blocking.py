@@ -130,17 +130,17 @@ def test_products_are_known_by_the_bounds_of_their_rows(dims: dict[str, object],
 
 
 def test_kernels_hold_the_table() -> None:
+    from ortisan.codegen.cpu.functions import Functions
     from ortisan.codegen.cpu.plan import plan_graph
-    from ortisan.codegen.cpu.source import render_file
 
     compiled = ortisan.compile(MODEL, dims={"B": (1, 64)})
-    text = render_sources(compiled)["graphs_0.cpp"]
+    text = render_sources(compiled)["kernels_0.cpp"]
     assert tables(text) == ["      {std::numeric_limits<int64_t>::max(), {768, 128, 100000, true}},"]
     other = plan_graph(
         compiled.graphs[0],
         blocking_table=lambda _: (BlockingUpTo(3, DEFAULT), BlockingUpTo(None, Blocking(8, 16, 99, False))),
     )
-    (found,) = tables(render_file([other], 0, ["op"]))
+    (found,) = tables(Functions([other]).render()["kernels_0.cpp"])
     assert found.splitlines() == [
         "      {3, {768, 128, 100000, true}},",
         "      {std::numeric_limits<int64_t>::max(), {8, 16, 99, false}},",
@@ -151,7 +151,7 @@ def test_products_of_equal_cuts_share_a_kernel() -> None:
     square = {name: np.eye(40, dtype=np.float32) for name in "wv"}
     body = "a = MatMul(x, w) b = Relu(a) c = MatMul(b, v) y = Relu(c)"
     model = text_model("(float[B,40] x) => (float[B,40] y)", body, constants=square)
-    assert len(tables(render_sources(ortisan.compile(model))["graphs_0.cpp"])) == 1
+    assert len(tables(render_sources(ortisan.compile(model))["kernels_0.cpp"])) == 1
 
 
 def test_a_product_of_two_inputs_is_not_tuned() -> None:

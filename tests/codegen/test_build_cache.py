@@ -6,12 +6,15 @@ import errno
 import multiprocessing
 import os
 import shutil
+import stat
 import time
+import warnings
 from pathlib import Path
 
 import pytest
 
 from ortisan.codegen.tools import build_cache as cache
+from ortisan.codegen.tools.cache_place import cache_folder
 
 
 @pytest.fixture(autouse=True)
@@ -30,17 +33,17 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/x")
     monkeypatch.setenv("HOME", "/h")
     monkeypatch.setenv("ORTISAN_CACHE_DIR", "/o")
-    assert cache.cache_folder() == Path("/o")
+    assert cache_folder() == Path("/o")
     monkeypatch.delenv("ORTISAN_CACHE_DIR")
-    assert cache.cache_folder() == Path("/x/ortisan")
+    assert cache_folder() == Path("/x/ortisan")
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache.cache_folder() == Path("/h/.cache/ortisan")
+    assert cache_folder() == Path("/h/.cache/ortisan")
 
 
 def test_what_was_stored_is_found(result: dict[str, Path]) -> None:
-    assert cache.look_up("k") is None
+    assert cache.look_up("k", result) is None
     entry = cache.store("k", result)
-    assert cache.look_up("k") == entry
+    assert cache.look_up("k", result) == entry
     assert (entry / "lib.so").read_bytes() == b"library"
 
 
@@ -53,7 +56,7 @@ def test_keys_differ_with_any_part(other: dict[str, str]) -> None:
     assert cache.cache_key(parts) != cache.cache_key(other)
 
 
-@pytest.mark.parametrize("damage", ["truncate", "remove", "index", "file"])
+@pytest.mark.parametrize("damage", ["truncate", "remove", "index", "empty index", "file"])
 def test_a_damaged_entry_counts_as_absent_and_is_replaced(folder: Path, result: dict[str, Path], damage: str) -> None:
     entry = cache.store("k", result)
     if damage == "truncate":
@@ -62,13 +65,36 @@ def test_a_damaged_entry_counts_as_absent_and_is_replaced(folder: Path, result: 
         (entry / "lib.so").unlink()
     elif damage == "index":
         (entry / "files.json").write_text("[1")
+    elif damage == "empty index":
+        (entry / "files.json").write_text("{}")
     else:
         shutil.rmtree(entry)
         entry.write_text("not a folder")
-    assert cache.look_up("k") is None
+    assert cache.look_up("k", result) is None
     cache.store("k", result)
-    assert cache.look_up("k") == entry
+    assert cache.look_up("k", result) == entry
     assert [path.name for path in folder.iterdir()] == ["k"]
+
+
+@pytest.mark.parametrize("place", ["cache", "builds"])
+@pytest.mark.parametrize("how", ["everybody", "owner"])
+def test_what_others_can_write_is_not_used(
+    place: str, how: str, folder: Path, result: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = cache.store("k", result)
+    assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
+    if how == "everybody":
+        {"cache": folder.parent, "builds": folder}[place].chmod(0o777)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
+    with pytest.warns(UserWarning, match=f"The cache {folder.parent} is not used, because "):
+        assert cache.look_up("k", result) is None
+    with warnings.catch_warnings():  # once is enough
+        warnings.simplefilter("error")
+        spare = cache.store("k", result)
+        monkeypatch.undo()
+    assert not spare.is_relative_to(folder.parent)
+    assert spare != entry
 
 
 def test_a_full_disk_leaves_no_entry(folder: Path, result: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,4 +133,4 @@ def test_processes_that_store_the_same_keys_agree(folder: Path, tmp_path: Path) 
         writer.join()
     assert [writer.exitcode for writer in writers] == [0] * 4
     assert sorted(path.name for path in folder.iterdir()) == sorted(f"k{turn}" for turn in range(20))
-    assert all(cache.look_up(f"k{turn}") for turn in range(20))
+    assert all(cache.look_up(f"k{turn}", ()) for turn in range(20))

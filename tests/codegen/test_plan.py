@@ -162,7 +162,7 @@ def test_one_value_is_read_as_a_row_and_as_a_column() -> None:
         "a = Unsqueeze(x, first) b = Unsqueeze(x, second) y = Less(a, b)",
         constants={"first": np.array([0]), "second": np.array([1])},
     )
-    assert "fn::lt(x0, x1)" in render_sources(ortisan.compile(model, name="t"))["graphs_0.cpp"]
+    assert "fn::lt(x0, x1)" in render_sources(ortisan.compile(model, name="t"))["kernels_0.cpp"]
 
 
 def test_attention_reads_and_writes_through_permutes() -> None:
@@ -272,7 +272,7 @@ def test_equal_layers_share_their_kernels() -> None:
         )
         for n in (1, 3)
     )
-    count = [render_sources(compiled)["graphs_0.cpp"].count("static void ") for compiled in (one, three)]
+    count = [render_sources(compiled)["kernels_0.cpp"].count("\nvoid ") for compiled in (one, three)]
     assert count[0] == count[1]
 
 
@@ -306,7 +306,7 @@ def test_strings_are_escaped(text: str) -> None:
 
 
 def test_generated_source_names_its_templates_and_nothing_else() -> None:
-    source = render_sources(ortisan.compile(text_model(XY, "y = Tanh(x)"), name="t"))["graphs_0.cpp"]
+    source = render_sources(ortisan.compile(text_model(XY, "y = Tanh(x)"), name="t"))["kernels_0.cpp"]
     assert "// From templates/cpu/elementwise/elementwise.cpp.j2" in source
     assert "/home" not in source
     assert "/tmp" not in source

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
+import signal
+import subprocess
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -13,6 +19,8 @@ from ortisan.codegen.cpu.isa import ISAS, cpu_features, find_isa, missing_featur
 from ortisan.codegen.tools import toolchain
 from ortisan.codegen.tools.toolchain import find_cmake, find_compiler, find_ninja, run_tool, tool_version
 from ortisan.errors import OptionError, ToolchainError
+
+T = TypeVar("T")
 
 GCC = "g++ 12.2\nCopyright (C) 2022 Free Software Foundation, Inc."
 CLANG = "clang version 18.1.3\nTarget: x86_64"
@@ -133,6 +141,41 @@ def test_run_tool_stops_everything_it_started_when_interrupted(tmp_path: Path) -
         )
     time.sleep(1.5)
     assert not (tmp_path / "late").exists()
+
+
+def test_what_run_tool_started_ends_with_a_killed_process(tmp_path: Path) -> None:
+    tool = f"trap '' HUP; echo $$ > {tmp_path}/pid; mv {tmp_path}/pid {tmp_path}/group; (sleep 600) & wait"
+    script = (
+        "import sys; from pathlib import Path; from ortisan.codegen.tools.toolchain import run_tool\n"
+        "run_tool(['sh', '-c', sys.argv[1]], log=Path(sys.argv[2]))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script, tool, tmp_path / "log"])
+    group = _wait_for(lambda: int((tmp_path / "group").read_text()) if (tmp_path / "group").exists() else None)
+    time.sleep(0.5)  # until the watch is there
+    process.kill()
+    process.wait()
+
+    def gone() -> bool | None:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        return None
+
+    assert _wait_for(gone)
+
+
+def _wait_for(ask: Callable[[], T | None]) -> T:
+    for _ in range(600):
+        if (answer := ask()) is not None:
+            return answer
+        time.sleep(0.1)
+    raise TimeoutError
+
+
+def test_the_watch_leaves_a_tool_alone_that_ends(tmp_path: Path) -> None:
+    assert run_tool(["sh", "-c", "exit 0"], log=tmp_path / "log") == 0
+    assert run_tool(["sh", "-c", "kill -9 $$"], log=tmp_path / "log") == -signal.SIGKILL
 
 
 def test_a_tool_that_can_not_start_is_a_toolchain_error(tmp_path: Path) -> None:

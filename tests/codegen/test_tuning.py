@@ -225,6 +225,13 @@ def test_when_the_time_is_up_the_next_build_goes_on(monkeypatch: pytest.MonkeyPa
     assert sources == {20: "from cache", 30: "measured", 40: "measured"}
 
 
+def test_a_small_model_takes_less_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 10_000, 2))
+    monkeypatch.setattr(tuning_module.time, "monotonic", lambda: float(next(clock)))
+    products = [replace(ONE, low=rows, high=rows) for rows in (40, 20, 30)]
+    assert choose(FakeTimer(), *products, weight_bytes=4 << 20).note == "the time was up with 2 sizes not timed"
+
+
 @pytest.mark.parametrize("error", [ToolchainError("No C++ compiler was found."), RuntimeError("broken"), MemoryError()])
 def test_what_keeps_it_from_timing_is_a_warning(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(isa: Any, say: Any) -> Any:
@@ -289,12 +296,18 @@ def test_a_target_that_does_not_run_here_is_not_timed(target: str, monkeypatch: 
     assert {source for _, source in chosen(Tuning.from_json(compiled.tuning))} <= {"cost model"}
 
 
-def compile_with_times(monkeypatch: pytest.MonkeyPatch, timer: Any) -> ortisan.Compilation:
-    class Module:
-        Timer = staticmethod(lambda: timer)
+def test_products_too_small_to_matter_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    forbid(monkeypatch)
+    compiled = ortisan.compile(mlp(sizes=(64, 96, 8)), tune="auto")
+    assert "too small to time" in compiled.tuning["note"]
+    assert {source for _, source in chosen(Tuning.from_json(compiled.tuning))} == {"cost model"}
+    with pytest.raises(ortisan.OrtisanError, match="asked for the machine"):
+        ortisan.compile(mlp(sizes=(768, 3072)), tune="auto")
 
-    monkeypatch.setattr(tuning_module, "load_timer", lambda isa, say: Module)
-    return ortisan.compile(mlp(sizes=(64, 96, 8)), tune="auto", dims={"batch": (1, 512)})
+
+def compile_with_times(monkeypatch: pytest.MonkeyPatch, timer: Any) -> ortisan.Compilation:
+    monkeypatch.setattr(tuning_module, "load_timer", lambda isa, say: timer)
+    return ortisan.compile(mlp(sizes=(64, 96, 8)), tune="full", dims={"batch": (1, 512)})
 
 
 def test_the_same_cache_gives_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,7 +369,7 @@ def timer_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def real_timer(timer_cache: Path) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ORTISAN_CACHE_DIR", str(timer_cache))
-        return load_timer(find_isa("native")).Timer()
+        return load_timer(find_isa("native"))
 
 
 def arguments(**changes: Any) -> dict[str, Any]:
@@ -454,8 +467,8 @@ def test_a_build_is_tuned_and_says_so(timer_cache: Path, tmp_path: Path, monkeyp
     monkeypatch.setenv("ORTISAN_CACHE_DIR", str(timer_cache))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        first = ortisan.build(mlp(), tmp_path / "a", keep="all", dims={"batch": (1, 16)})
-        second = ortisan.build(mlp(), tmp_path / "b", keep="all", dims={"batch": (1, 16)})
+        first = ortisan.build(mlp(), tmp_path / "a", keep="all", tune="full", dims={"batch": (1, 16)})
+        second = ortisan.build(mlp(), tmp_path / "b", keep="all", tune="full", dims={"batch": (1, 16)})
     assert {row["from"] for row in first.manifest["tuning"]["products"]} == {"measured"}
     assert {row["from"] for row in second.manifest["tuning"]["products"]} == {"from cache"}
     assert {row["rows"] for row in first.manifest["tuning"]["products"]} == {1, 8}

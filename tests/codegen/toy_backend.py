@@ -87,7 +87,7 @@ _GRAPH = """
 #include <vector>
 #include "execution.h"
 namespace ortisan {
-namespace kernels_{{ index }} {
+namespace graph_{{ index }} {
 namespace {
 {{ tables(graph) }}
 void run(const int64_t* s, const void* const* in, const void* const* w, void* const* out) {
@@ -100,7 +100,7 @@ void run(const int64_t* s, const void* const* in, const void* const* w, void* co
 const Execution execution = {run};
 }  // namespace
 {{ spec(graph) }}
-}  // namespace kernels_{{ index }}
+}  // namespace graph_{{ index }}
 }  // namespace ortisan
 """
 _CMAKE = """

@@ -158,7 +158,7 @@ def test_a_function_that_passes_its_input_through_renames_nothing() -> None:
 
 def test_functions_of_an_opset_that_means_something_else_are_refused() -> None:
     text = FUNCTIONS.replace("q = Add(p, p)", "q = ReduceSum(p)")
-    with pytest.raises(UnsupportedError, match="Opset mismatch"):
+    with pytest.raises(UnsupportedError, match="needs opset 12"):
         canonicalize(load_model(onnx.parser.parse_model(text % (12, 12))))
 
 
@@ -216,7 +216,7 @@ def test_unknown_dims_are_never_taken_for_equal() -> None:
     assert None not in dims
 
 
-@pytest.mark.parametrize("name", ["batch-size", "a b", "?", "1", "x'\"\\", "a\nb", "*/", "é", "n" * 10_000, "batch/2"])
+@pytest.mark.parametrize("name", ["batch-size", "a b", "1", "x'\"\\", "a\nb", "*/", "é", "n" * 10_000, "batch/2"])
 def test_odd_symbol_names(name: str) -> None:
     proto = text_model("(float[N,2] x) => (float[N,2] y)", "a = Concat<axis = 0>(x, x) s = Shape(a) y = Reshape(a, s)")
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = name

@@ -65,7 +65,8 @@ def test_same_results_over_a_growing_sequence(form: str, batch: int, padding: st
         logits, *have = fixed.run(list(decoder.OUTPUTS), {**feeds, **buffer})
         past, buffer = (dict(zip(decoder.PAST, arrays, strict=True)) for arrays in (want, have))
         total = feeds["attention_mask"].shape[1]
-        np.testing.assert_allclose(logits, want_logits, atol=SAME, rtol=0)
+        # logits are of order 4, and ONNX Runtime may sum them in another order where other shapes are known
+        np.testing.assert_allclose(logits, want_logits, atol=SAME, rtol=SAME)
         for have_cache, want_cache in zip(have, want, strict=True):
             np.testing.assert_allclose(have_cache[:, :, :total], want_cache, atol=SAME, rtol=0)
             assert np.isnan(have_cache[:, :, total:]).all()

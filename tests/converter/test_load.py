@@ -214,15 +214,91 @@ def test_external_data_of_a_proto_is_relative_to_the_current_folder(
 def test_map_inputs_and_sparse_initializers_are_refused_in_a_sentence() -> None:
     proto = text_model(SIGNATURE, "y = Relu(x)")
     proto.graph.input[0].type.map_type.key_type = TensorProto.INT64
-    with pytest.raises(ModelError, match=r"value 'x' is a map.*without ZipMap"):
+    with pytest.raises(ModelError, match=r"input 'x' is a map.*with a tensor as its input"):
         load_model(proto)
-    listed = text_model(SIGNATURE, "y = Relu(x)")
-    listed.graph.output[0].type.sequence_type.elem_type.map_type.key_type = TensorProto.INT64
-    with pytest.raises(ModelError, match=r"value 'y' is a map.*without ZipMap"):
-        load_model(listed)
     sparse = text_model(SIGNATURE, "y = Relu(x)")
     values = numpy_helper.from_array(np.ones(1, np.float32), "s")
     indices = numpy_helper.from_array(np.zeros(1, np.int64), "s_indices")
     sparse.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [4]))
     with pytest.raises(ModelError, match="initializer 's' is sparse"):
         load_model(sparse)
+
+
+def test_an_output_that_is_a_map_has_no_type_and_the_model_stays() -> None:
+    listed = text_model(SIGNATURE, "y = Relu(x)")
+    listed.graph.output[0].type.sequence_type.elem_type.map_type.key_type = TensorProto.INT64
+    loaded = load_model(listed)
+    assert loaded.graph.outputs[0].type is None
+    assert listed.graph.output[0].type.HasField("sequence_type"), "the caller's model is never changed"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m: setattr(m, "ir_version", 2**40), "IR version"),
+        (lambda m: setattr(m.opset_import[0], "version", -3), "opset -3"),
+        (lambda m: _floats(m, [1.0]), r"initializer 'w' has 1 elements of data.*need 4"),
+        (lambda m: m.graph.initializer[0].dims.extend([0, 2**62]), "no array can have"),
+        (lambda m: _wrong_constant(m, onnx.TensorProto(dims=[1])), "has no element type"),
+        (lambda m: _wrong_constant(m, onnx.GraphProto(name="g")), "of type GRAPH, expected TENSOR"),
+        (lambda m: _nest(m, 1500), "nested in each other more than 50"),
+    ],
+)
+def test_what_would_break_a_later_step_is_a_model_error(
+    change: Callable[[onnx.ModelProto], object], message: str
+) -> None:
+    model = text_model(SIGNATURE, "y = Add(x, w)", constants={"w": np.ones(4, np.float32)})
+    change(model)
+    with pytest.raises(ModelError, match=message) as caught:
+        load_model(model)
+    assert "\n" not in str(caught.value)
+
+
+def _floats(model: onnx.ModelProto, numbers: list[float]) -> None:
+    model.graph.initializer[0].ClearField("raw_data")
+    model.graph.initializer[0].float_data.extend(numbers)
+
+
+def _wrong_constant(model: onnx.ModelProto, value: onnx.TensorProto | onnx.GraphProto) -> None:
+    node = model.graph.node.add(op_type="Constant", output=["unused"])
+    attribute = node.attribute.add(name="value")
+    if isinstance(value, onnx.TensorProto):
+        attribute.type = onnx.AttributeProto.TENSOR
+        attribute.t.CopyFrom(value)
+    else:
+        attribute.type = onnx.AttributeProto.GRAPH
+        attribute.g.CopyFrom(value)
+
+
+def _nest(model: onnx.ModelProto, depth: int) -> None:
+    graph = model.graph
+    for level in range(depth):
+        attribute = graph.node.add(op_type="If", input=["x"], output=[f"o{level}"]).attribute.add(name="then_branch")
+        attribute.type = onnx.AttributeProto.GRAPH
+        graph = attribute.g
+
+
+def test_a_negative_dim_is_an_unknown_one() -> None:
+    model = text_model(SIGNATURE, "y = Relu(x)")
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
+    shape = load_model(model).graph.inputs[0].shape
+    assert shape is not None
+    assert shape[0] == ir.SymbolicDim(None)
+
+
+def test_an_output_that_is_listed_twice_has_one_type() -> None:
+    model = text_model("(float[n] x) => (float[n] y)", "y = Exp(x)")
+    model.graph.output.add().CopyFrom(model.graph.output[0])
+    assert len(load_model(model).graph.outputs) == 2
+    model.graph.output[1].type.tensor_type.elem_type = onnx.TensorProto.INT64
+    with pytest.raises(ModelError, match="output 'y' is listed twice, with different types"):
+        load_model(model)
+
+
+def test_a_constant_is_what_its_tensor_says() -> None:
+    """A stale declaration would make it another type and rank."""
+    model = text_model("(float[n,4] x) => (float[n,4] y)", "y = Reshape(x, s)", constants={"s": np.array([-1, 4])})
+    model.graph.value_info.append(onnx.helper.make_tensor_value_info("s", onnx.TensorProto.FLOAT, []))
+    value = load_model(model).graph.initializers["s"]
+    assert value.dtype == ir.DataType.INT64
+    assert value.shape == ir.Shape([2])

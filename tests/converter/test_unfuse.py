@@ -208,3 +208,15 @@ def test_an_excluded_node_stays() -> None:
         frozen=lambda node: node.name == "node",
     )
     assert [(miss.pattern, miss.reason) for miss in canonical.near_misses] == [("unfuse Gelu", "excluded")]
+
+
+def test_an_op_that_is_not_unfused_leaves_no_reader_behind() -> None:
+    """The type of 'a' is not known, which shows after the first of the new nodes is made."""
+    body = "a = custom.Thing(x) y = com.microsoft.FastGelu(a, b) z = Exp(x)"
+    proto = model("(float[n,4] x) => (float[n,4] y, float[n,4] z)", body)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(4, np.float32), "b"))
+    result = canonicalize(load_model(proto))
+    graph = result.model.graph
+    inside = set(graph)
+    assert all(use.node in inside for node in graph for value in node.outputs for use in value.uses())
+    assert "the type of" in next(miss.reason for miss in result.near_misses if miss.pattern == "unfuse FastGelu")

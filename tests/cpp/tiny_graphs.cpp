@@ -16,8 +16,8 @@ constexpr DimSpec symbol(int64_t s) { return {DimSpec::symbol, s}; }
 constexpr DimSpec fixed(int64_t n) { return {DimSpec::fixed, n}; }
 constexpr DimSpec expression(int64_t e) { return {DimSpec::expression, e}; }
 
-template <class I>
-I add_expression(int32_t, const I* s) {
+template <class S>
+MaybeInt add_expression(int32_t, S s) {
   return s[1] * 2 - 1;
 }
 
@@ -74,8 +74,8 @@ const char* where_run(const int64_t* s, const void* const* inputs, const void* c
   return nullptr;
 }
 
-template <class I>
-I rules_expression(int32_t index, const I* s) {
+template <class S>
+MaybeInt rules_expression(int32_t index, S s) {
   return index == 0 ? s[0] + s[1] : s[0] - s[1];
 }
 
@@ -134,13 +134,29 @@ constexpr GraphSpec tiny_add = {"tiny_add",
                                 2,
                                 add_guards,
                                 2,
-                                add_expression<int64_t>,
-                                add_expression<MaybeInt>,
+                                add_outputs,
+                                1,
+                                add_expression<Symbols>,
+                                add_expression<const MaybeInt*>,
                                 nullptr,
                                 &add_execution};
-constexpr GraphSpec tiny_where = {
-    "tiny_where", where_inputs, 2,       nullptr,         0, where_outputs, 1, where_symbols, 1, nullptr, 0,
-    nullptr,      nullptr,      nullptr, &where_execution};
+constexpr GraphSpec tiny_where = {"tiny_where",
+                                  where_inputs,
+                                  2,
+                                  nullptr,
+                                  0,
+                                  where_outputs,
+                                  1,
+                                  where_symbols,
+                                  1,
+                                  nullptr,
+                                  0,
+                                  where_outputs,
+                                  1,
+                                  nullptr,
+                                  nullptr,
+                                  nullptr,
+                                  &where_execution};
 
 constexpr GraphSpec tiny_rules = {"tiny_rules",
                                   rules_inputs,
@@ -153,14 +169,16 @@ constexpr GraphSpec tiny_rules = {"tiny_rules",
                                   3,
                                   rules_guards,
                                   3,
-                                  rules_expression<int64_t>,
-                                  rules_expression<MaybeInt>,
+                                  rules_inputs,
+                                  3,
+                                  rules_expression<Symbols>,
+                                  rules_expression<const MaybeInt*>,
                                   nullptr,
                                   &rules_execution};
 
-constexpr GraphSpec tiny_same = {"tiny_same",    same_inputs, 1,       nullptr, 0,       same_outputs, 1,
-                                 where_symbols,  1,           nullptr, 0,       nullptr, nullptr,      same_shared,
-                                 &same_execution};
+constexpr GraphSpec tiny_same = {
+    "tiny_same", same_inputs, 1,           nullptr, 0,       same_outputs, 1,           where_symbols,  1,
+    nullptr,     0,           same_inputs, 1,       nullptr, nullptr,      same_shared, &same_execution};
 
 }  // namespace
 

@@ -75,7 +75,7 @@ BAD_MODELS: dict[str, tuple[Callable[[Path], Any], str, dict[str, Any]]] = {
     ),
     "only unknown ops": (
         lambda _: text_model(SIGNATURE, "y = custom.Frobnicate(x)"),
-        "no lowering for op Frobnicate",
+        "can't load the source model.*Frobnicate.*--no-verify",
         {},
     ),
     "unknown dtype": (
@@ -89,7 +89,7 @@ BAD_MODELS: dict[str, tuple[Callable[[Path], Any], str, dict[str, Any]]] = {
             "(float[1000000000000,1000000000000] x) => (float[1000000000000,1000000000000] y)", "y = Relu(x)"
         ),
         "too large|elements",
-        {},
+        {"whole_graph": True},
     ),
     "unknown target": (lambda _: relu(), "no target 'tpu'", {"target": "tpu"}),
     "unknown ISA": (lambda _: relu(), "sparc", {"target": "cpu:sparc"}),

@@ -33,4 +33,4 @@ def test_refusals() -> None:
     refused(
         Case("data", "Range", {"start": np.array(0), "limit": np.array(5), "delta": np.array(1)}), "computed from data"
     )
-    refused(_range("zero", 0, 5, 0), "delta must not be zero")
+    refused(_range("zero", 0, 5, 0), "the step of Range must be a constant other than 0")

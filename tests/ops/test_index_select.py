@@ -28,4 +28,4 @@ def test_index_select(case: Case, batch) -> None:
 
 
 def test_refusals() -> None:
-    refused(Case("axis", "Gather", {"x": values(3), "i": np.array([0])}, {"axis": 3}), "axis=3 is out of range")
+    refused(Case("axis", "Gather", {"x": values(3), "i": np.array([0])}, {"axis": 3}), "Gather.*axis must be in")

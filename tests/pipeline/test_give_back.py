@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -10,7 +11,7 @@ import onnxruntime as ort
 import pytest
 
 import ortisan
-from ortisan.pipeline import build as build_module
+from ortisan.checks.bench import Bench, Timing
 from ortisan.pipeline import give_back
 from ortisan.pipeline.check import bench, verify
 from tests.tolerances import SAME
@@ -19,16 +20,37 @@ pytestmark = pytest.mark.build
 
 
 @pytest.mark.parametrize(
-    "ours, reason", [(1.0, None), (1.05, None), (1.2, "slower than ONNX Runtime: 1.20 times its time")]
+    "ratio, reason", [(1.0, None), (0.96, None), (0.8, "slower than ONNX Runtime: 1.25 times its time")]
 )
-def test_only_what_is_clearly_slower(ours: float, reason: str | None) -> None:
-    assert give_back.slower_reason(ours, 1.0) == reason
+def test_only_what_is_clearly_slower(ratio: float, reason: str | None) -> None:
+    assert give_back.slower_reason(ratio) == reason
+
+
+def timed(*ratios: float) -> tuple[Bench, ...]:
+    """Timings with one thread and with all, at these speeds."""
+    numbers = (1, None)[-len(ratios) :]
+    return tuple(
+        Bench("a case", threads, 5, Timing(1.0, 1.0), Timing(ratio, ratio), "onnxruntime")
+        for threads, ratio in zip(numbers, ratios, strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    "ratios, words",
+    [
+        ((1.2, 1.3), ""),
+        ((1.2, 1.0), ""),
+        ((1.2, 0.9), "slower than ONNX Runtime: 1.11 times its time"),
+        ((0.8, 2.0), "slower than ONNX Runtime: 1.25 times its time with 1 thread"),
+        ((1.01, 1.0), "no faster than ONNX Runtime: 1.01 times its speed"),
+    ],
+)
+def test_the_whole_has_to_gain_somewhere_and_to_lose_nowhere(ratios: tuple[float, ...], words: str) -> None:
+    assert give_back.verdict(timed(*ratios)) == words
 
 
 def test_everything_goes_back(model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        build_module, "slower_reason", lambda ours, theirs: "slower than ONNX Runtime: 2.00 times its time"
-    )
+    monkeypatch.setattr(give_back, "verdict", lambda benches: "slower than ONNX Runtime: 2.00 times its time")
     artifact = ortisan.build(model_file, tmp_path / "out")
     assert artifact.ops == ()
     assert artifact.library is None
@@ -50,26 +72,45 @@ def test_one_of_two_goes_back(
     model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, x: dict[str, np.ndarray]
 ) -> None:
     """Each subgraph is timed on its own, on what it gets in the model."""
-    timed = []
+    found: list[dict[int, float]] = []
 
-    def reason(sides: object, options: object, values: dict[str, np.ndarray], providers: object) -> tuple[float, float]:
-        timed.append(real(sides, options, values, providers))
-        return (2.0, 1.0) if len(timed) == 1 else (1.0, 1.0)
+    def parts(*rest: Any) -> dict[int, float]:
+        found.append(real(*rest))
+        return {0: 0.5, 1: 2.0}
 
-    real = give_back._time
-    monkeypatch.setattr(give_back, "_time", reason)
-    monkeypatch.setattr(build_module, "slower_reason", lambda ours, theirs: None)
+    real = give_back.time_parts
+    monkeypatch.setattr(give_back, "time_parts", parts)
+    monkeypatch.setattr(give_back, "verdict", lambda benches: "")
     artifact = ortisan.build(model_file, tmp_path / "out", exclude="Softmax")
-    assert len(timed) == 2
-    assert all(time > 0 for pair in timed for time in pair)
+    assert [sorted(ratios) for ratios in found] == [[0, 1]]
+    assert all(ratio > 0 for ratio in found[0].values())
     assert artifact.ops == ("layers_1",)
     assert artifact.given_back == ("layers_0: slower than ONNX Runtime: 2.00 times its time",)
+    assert [bench["threads"] for bench in artifact.manifest["benches"]] == [1, None]
     reasons = {group["op_type"]: group["reason"] for group in artifact.manifest["left_out"]}
     assert reasons["Softmax"] == "excluded"
     assert reasons["Relu"].startswith("slower than")
     expected = ort.InferenceSession(model_file).run(None, x)[0]
     np.testing.assert_allclose(ortisan.load(artifact.folder).run(None, x)[0], expected, atol=SAME)
     assert verify(artifact.folder, per_node=True).departure is None
+
+
+def test_fewer_subgraphs_are_tried_before_all_go_back(
+    model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By themselves both gain, the whole does not; then the one that gains most is tried alone."""
+    tried: list[frozenset[int]] = []
+
+    def whole(draft: object, job: object, case: object, kept: frozenset[int]) -> tuple[Bench, ...]:
+        tried.append(kept)
+        return timed(1.5 if kept == {1} else 0.5)
+
+    monkeypatch.setattr(give_back, "time_parts", lambda *_: {0: 1.1, 1: 1.12})
+    monkeypatch.setattr(give_back, "_time_whole", whole)
+    artifact = ortisan.build(model_file, tmp_path / "out", exclude="Softmax")
+    assert tried == [{0, 1}, {1}]
+    assert artifact.ops == ("layers_1",)
+    assert artifact.given_back == ("layers_0: the model is faster without it",)
 
 
 def test_bench_of_a_folder(built: ortisan.Artifact) -> None:

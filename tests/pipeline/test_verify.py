@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 
 import numpy as np
+import onnx
+import onnxruntime as ort
 import pytest
 
 import ortisan
@@ -22,6 +26,9 @@ def tampered(folder: Path) -> Path:
     weights = np.frombuffer(data, np.float32)
     weights[-64:] += 1.0
     (folder / "layers.onnx.data").write_bytes(data)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"]["layers.onnx.data"]["sha256"] = hashlib.sha256(data).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(manifest))
     return folder
 
 
@@ -43,6 +50,19 @@ def test_changed_weights_are_found_and_placed(tampered: Path) -> None:
     assert checked.departure.onnx_nodes == ("MatMul_1",)
 
 
+@pytest.mark.parametrize("name", ["layers.onnx", "layers.onnx.data", "liblayers.so"])
+def test_files_that_changed_are_neither_verified_nor_timed(
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = bytearray((folder / name).read_bytes())
+    data[len(data) // 2] ^= 1
+    (folder / name).write_bytes(data)
+    monkeypatch.setattr("ortisan.runtime.artifact._HASHED_BYTES", 0)  # `load` would go by the sizes
+    for check in (ortisan.verify, ortisan.bench):
+        with pytest.raises(ortisan.ArtifactError, match=f"{name}' has changed since it was built"):
+            check(folder)
+
+
 def test_no_node_departs_in_a_good_artifact(built: ortisan.Artifact) -> None:
     assert verify(built.folder, per_node=True).departure is None
 
@@ -59,8 +79,11 @@ def test_an_artifact_without_patterns_is_compiled_again_without_them(tmp_path: P
 
 def test_given_inputs(built: ortisan.Artifact, x: dict[str, np.ndarray], tmp_path: Path) -> None:
     np.savez(tmp_path / "inputs.npz", **x)
-    assert verify(built.folder, inputs=tmp_path / "inputs.npz").verification.cases == ("given inputs 1",)
-    assert verify(built.folder, inputs=[x, x]).verification.cases == ("given inputs 1", "given inputs 2")
+    assert verify(built.folder, inputs=tmp_path / "inputs.npz").verification.cases == ("given inputs 1 (x 2x3x16)",)
+    assert verify(built.folder, inputs=[x, x]).verification.cases == (
+        "given inputs 1 (x 2x3x16)",
+        "given inputs 2 (x 2x3x16)",
+    )
 
 
 @pytest.mark.parametrize("content", [b"", b"not a zip"])
@@ -72,9 +95,9 @@ def test_inputs_that_are_no_archive(content: bytes, built: ortisan.Artifact, tmp
 
 def test_inputs_that_ort_refuses(built: ortisan.Artifact, x: dict[str, np.ndarray]) -> None:
     wrong = {"x": np.zeros((1, 2), np.float32)}
-    with pytest.raises(ortisan.OptionError, match="can't run the model on given inputs 1: "):
+    with pytest.raises(ortisan.OptionError, match=r"can't run the model on given inputs 1 \(x 1x2\): "):
         verify(built.folder, inputs=wrong)
-    with pytest.raises(ortisan.OptionError, match="can't run the model on given inputs 2: "):
+    with pytest.raises(ortisan.OptionError, match=r"can't run the model on given inputs 2 \(x 1x2\): "):
         verify(built.folder, inputs=[x, wrong])
 
 
@@ -104,3 +127,21 @@ def test_samples_shrink_to_what_the_model_takes(tmp_path: Path) -> None:
     assert max(sizes) in (3, 4, 5)
     with pytest.raises(ortisan.ArtifactError, match="built from a model in memory; pass the model"):
         verify(artifact.folder)
+
+
+def test_a_dim_of_one_name_may_have_two_sizes(tmp_path: Path) -> None:
+    """ONNX Runtime takes the name of a dim for a label; a compiled model that takes it for a promise is not right."""
+    body = (
+        "a = MatMul(x, v) b = Exp(a) s = ReduceSum(b, last) r = ReduceSum<keepdims=0>(b) u = Sigmoid(z) t = Add(u, r)"
+    )
+    model = text_model(
+        "(float[2,width,8] x, float[2,width,3] z) => (float[2,width,1] s, float[2,width,3] t)",
+        body,
+        constants={"v": np.ones((8, 4), np.float32) / 8, "last": np.array([2])},
+    )
+    onnx.save(model, tmp_path / "model.onnx")
+    artifact = ortisan.build(tmp_path / "model.onnx", tmp_path / "out", keep="all", tune="off")
+    feeds = {"x": np.ones((2, 5, 8), np.float32), "z": np.ones((2, 4, 3), np.float32)}
+    ours, theirs = ortisan.load(artifact.folder), ort.InferenceSession(tmp_path / "model.onnx")
+    for a, b in zip(ours.run(None, feeds), theirs.run(None, feeds), strict=True):
+        np.testing.assert_allclose(a, b, rtol=APPROXIMATE)

@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -114,7 +116,7 @@ def test_a_full_disk_leaves_the_old_artifact(model_file: Path, folder: Path) -> 
 def test_a_killed_build_leaves_the_old_artifact(how: signal.Signals, model_file: Path, folder: Path) -> None:
     before = content(folder)
     script = (
-        "import sys, time, ortisan.pipeline.build as b, ortisan.cli.app as app\n"
+        "import sys, time, ortisan.pipeline.verified as b, ortisan.cli.app as app\n"
         "def stop(*_):\n"
         "    print('verifying', flush=True)\n"
         "    for _ in range(1200): time.sleep(0.05)  # a signal just before a sleep waits for its end\n"
@@ -173,10 +175,61 @@ def test_an_interrupt_between_the_renames_leaves_the_old_artifact(
             raise KeyboardInterrupt
         return rename(self, target)
 
+    monkeypatch.setattr(folders, "exchange", lambda *_: False)
     monkeypatch.setattr(Path, "rename", interrupted)
     with pytest.raises(KeyboardInterrupt):
         write_artifact(place, "new")
     assert content(tmp_path) == {"out/manifest.json": b"old"}
+
+
+def test_there_is_an_artifact_at_every_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the system is asked to do, a process that is killed right after it leaves an artifact."""
+    one, other, place = tmp_path / "one", tmp_path / "other", tmp_path / "out"
+    one.mkdir()
+    other.mkdir()
+    if not folders.exchange(one, other):
+        pytest.skip("this file system can't exchange folders")
+    write_artifact(place, "old")
+    there = []
+
+    def watched(call: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*paths: Path) -> Any:
+            result = call(*paths)
+            there.append((place / "manifest.json").is_file())
+            return result
+
+        return run
+
+    monkeypatch.setattr(Path, "rename", watched(Path.rename))
+    monkeypatch.setattr(folders, "exchange", watched(folders.exchange))
+    write_artifact(place, "new")
+    assert (place / "manifest.json").read_text() == "new"
+    assert there == [True]
+
+
+def test_what_a_killed_run_took_away_is_brought_back(tmp_path: Path) -> None:
+    old = tmp_path / ".out.abc.old" / "out"
+    old.mkdir(parents=True)
+    (old / "manifest.json").write_text("old")
+    with pytest.raises(ValueError, match="stopped"), folders.staged_folder(tmp_path / "out"):
+        raise ValueError("stopped")
+    assert content(tmp_path) == {"out/manifest.json": b"old"}
+
+
+def test_a_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    write_artifact(tmp_path / "there" / "v1", "old")
+    link = tmp_path / "here" / "current"
+    link.symlink_to("../there/v1")
+    write_artifact(link, "new")
+    assert os.readlink(link) == "../there/v1"
+    assert content(tmp_path / "there") == {"v1/manifest.json": b"new"}
+    assert [item.name for item in (tmp_path / "here").iterdir()] == ["current"]
+    link.unlink()
+    link.symlink_to("../there/v2")
+    write_artifact(link, "first")
+    assert (tmp_path / "there" / "v2" / "manifest.json").read_text() == "first"
 
 
 def test_old_remains_are_swept(tmp_path: Path) -> None:
@@ -200,20 +253,39 @@ def test_the_model_is_never_replaced(tmp_path: Path) -> None:
     assert path.is_file()
 
 
-def test_nothing_to_compile_says_why(tmp_path: Path) -> None:
+def test_nothing_to_compile_leaves_the_model_as_it_is(tmp_path: Path) -> None:
+    model = text_model("(float[4] x) => (int64[1,n] y)", "y = NonZero(x)")
+    artifact = ortisan.build(model, tmp_path / "out")
+    assert (artifact.ops, artifact.library, artifact.bench) == ((), None, None)
+    assert [group["op_type"] for group in artifact.manifest["left_out"]] == ["NonZero"]
+    assert ortisan.load(artifact.folder).run(None, {"x": np.float32([0, 1, 0, 2])})[0].tolist() == [[1, 3]]
+
+
+def test_a_model_that_is_kept_has_the_callers_own_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(text_model("(float[4] x) => (int64[1,n] y)", "y = NonZero(x)"), path)
+    assert ortisan.build(path, tmp_path / "out").model.read_bytes() == path.read_bytes()
+
+
+def test_a_model_that_ort_cannot_load_writes_nothing(tmp_path: Path) -> None:
     model = text_model("(float[4] x) => (float[4] y)", "y = custom.Unheard(x)")
-    with pytest.raises(ortisan.UnsupportedError, match=r"nothing in 'g' can be compiled:\n  1 x Unheard: "):
+    with pytest.raises(ortisan.ArtifactError, match=r"can't load the source model: .*Unheard.*--no-verify"):
         ortisan.build(model, tmp_path / "out")
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.build
-def test_a_wrong_result_writes_nothing(model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_result_is_left_or_an_error(model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packed = plan.pack
     monkeypatch.setattr(plan, "pack", lambda data, layout: np.ascontiguousarray(packed(data, layout)[::-1]))
     with pytest.raises(ortisan.VerifyError, match=r"disagree in 1 output; the worst is 'y' at batch="):
-        ortisan.build(model_file, tmp_path / "out", keep="all")
+        ortisan.build(model_file, tmp_path / "out", keep="all", strict=True)
     assert not list(tmp_path.iterdir())
+    artifact = ortisan.build(model_file, tmp_path / "out", keep="all")
+    assert artifact.ops == ()
+    (left,) = artifact.manifest["departures"]
+    assert left["op"] == "layers_0"
+    assert "departs from ONNX Runtime in 'y'" in left["reason"]
 
 
 @pytest.mark.build

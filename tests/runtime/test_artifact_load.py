@@ -15,6 +15,7 @@ import pytest
 import ortisan
 from ortisan.codegen.cpu.isa import cpu_features
 from ortisan.runtime.artifact import open_artifact
+from ortisan.runtime.engine import open_session, quiet_options
 from tests.tolerances import SAME
 
 pytestmark = pytest.mark.build
@@ -77,7 +78,7 @@ def test_not_an_artifact(tmp_path: Path) -> None:
         ("{", "can't be read"),
         ("[]", "is not one of Ortisan's"),
         ('{"format": 99}', "has manifest format 99"),
-        ('{"format": 2}', "is incomplete"),
+        ('{"format": 2}', "lacks 'name'"),
     ],
 )
 def test_a_bad_manifest(text: str, words: str, folder: Path) -> None:
@@ -97,6 +98,15 @@ def test_what_ort_refuses_is_one_sentence(folder: Path) -> None:
     (folder / "liblayers.so").unlink()
     (folder / "liblayers.so").write_bytes(b"no library")
     assert load_error(folder).startswith(f"ONNX Runtime can't register '{folder}/liblayers.so': ")
+
+
+def test_the_folder_of_an_unfinished_build_is_not_named(tmp_path: Path) -> None:
+    folder = tmp_path / ".out.abc.partial"
+    folder.mkdir()
+    (folder / "m.onnx").write_bytes(b"no model")
+    with pytest.raises(ortisan.ArtifactError, match=r"^ONNX Runtime can't load the converted model 'm\.onnx': ") as got:
+        open_session(folder / "m.onnx", quiet_options())
+    assert "partial" not in str(got.value)
 
 
 def test_an_artifact_that_was_built_again(model_file: Path, folder: Path, x: dict[str, np.ndarray]) -> None:

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("transformers", reason="transformers is not installed")
 
 import ortisan.torch as front  # noqa: E402
-from ortisan.codegen.tools.build_cache import cache_folder  # noqa: E402
+from ortisan.codegen.tools.cache_place import cache_folder  # noqa: E402
 from ortisan.errors import ArtifactError, OptionError, UnsupportedError  # noqa: E402
 from ortisan.pipeline.kept import all_kept, kept_folder  # noqa: E402
 from tests.models.nets import (  # noqa: E402

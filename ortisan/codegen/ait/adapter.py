@@ -142,7 +142,9 @@ def run_worker(
     (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
     log = folder / "log.txt"
     # AITemplate goes through sets in places: the same order gives the same sources.
-    code = run_tool([install.python, str(WORKER), str(folder)], log=log, environment={"PYTHONHASHSEED": "0"})
+    code = run_tool(
+        [install.python, str(WORKER), str(folder)], log=log, environment={"PYTHONHASHSEED": "0", "TMPDIR": str(folder)}
+    )
     places = [folder / f"result-{index}.json" for index in range(len(tasks))]
     if code != 0 or not all(place.is_file() for place in places):
         check_import(install)

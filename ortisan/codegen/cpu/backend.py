@@ -30,6 +30,10 @@ from ortisan.codegen.cpu.tune.choices import Tuning, by_cost_model
 from ortisan.codegen.cpu.tune.choose import tune
 from ortisan.registry.graph import Graph
 
+WORTH_TIMING = 1 << 20
+"""Bytes of weights below which `tune="auto"` leaves products to the cost model: they fit a core's cache and take less
+than a millisecond, and nobody waits for minutes to save a few percent of that."""
+
 
 def parse(detail: str) -> CpuBackend:
     return CpuBackend(find_isa(detail or "native"))
@@ -124,11 +128,14 @@ class CpuPlanner(Planner):
             return by_cost_model(products)
         if obstacle := why_not_run(self.isa):
             return by_cost_model(products, mode, obstacle)
+        weight_bytes = sum(size for plan in plans for size in plan.packed_sizes())
+        if mode == "auto" and weight_bytes < WORTH_TIMING:
+            return by_cost_model(products, mode, "the products are too small to time; tune='full' times them")
         return tune(
             products,
             mode=mode,
             isa=self.isa,
-            weight_bytes=sum(size for plan in plans for size in plan.packed_sizes()),
+            weight_bytes=weight_bytes,
             version=__version__,
             on_progress=self.request.say,
             before_timing=before_timing,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 import sys
 import sysconfig
 import time
@@ -12,10 +13,13 @@ import pybind11
 
 from ortisan.codegen.backend import Built
 from ortisan.codegen.cpu.isa import Isa
+from ortisan.codegen.tools.build_cache import cache_key
 from ortisan.codegen.tools.cmake import Project, build_project, check_name, library_file
 from ortisan.codegen.tools.toolchain import Compiler, find_compiler
 from ortisan.errors import OptionError, ToolchainError
 
+_GLUE = "custom_ops.cpp"
+_INSTANCE = "instance_"
 _SANITIZERS = ("address,undefined", "thread")
 
 
@@ -49,7 +53,8 @@ def build_library(
         )
     tools = {"compiler": compiler.version, "python": sys.version, "pybind11": pybind11.__version__}
     products = (library_file(name), _binding_file(name)) if bindings else (library_file(name),)
-    project = Project(name, sources, _settings(compiler, bindings, sanitize), tools, products)
+    settings = _settings(compiler, bindings, sanitize)
+    project = Project(name, sources, settings, tools, products, shared=shared_sources(sources, name))
     folder, cached = build_project(project, on_progress)
     return Built(
         library=folder / library_file(name),
@@ -58,6 +63,16 @@ def build_library(
         seconds=time.perf_counter() - start,
         cached=cached,
     )
+
+
+def shared_sources(sources: Mapping[str, str | bytes], name: str) -> dict[str, str]:
+    """The sources that say nothing of a model, with a digest of all that is compiled with them."""
+    headers = {file: content for file, content in sources.items() if file.endswith(".h")}
+    shared = [file for file in sources if file == _GLUE or file.startswith(_INSTANCE)]
+    project = re.sub(rf"\b{name}(_binding)?\b", "", str(sources["CMakeLists.txt"]))
+    lines = [line for line in project.splitlines() if not line.strip().endswith(".cpp")]
+    surroundings = {**headers, "CMakeLists.txt": "\n".join(lines)}
+    return {file: cache_key({**surroundings, "source": sources[file]}) for file in shared}
 
 
 def _binding_file(name: str) -> str:

@@ -46,6 +46,11 @@ class Template:
 
     name: str
     headers: tuple[str, ...] = ()
+    instance: str = ""
+    """A template of templates/cpu/ that instantiates what the kernel calls for the `type` of its context.
+
+    For functions that take long to compile and know nothing of the graph but the type.
+    """
 
     @property
     def path(self) -> str:

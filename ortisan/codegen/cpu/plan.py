@@ -16,7 +16,7 @@ from ortisan.codegen.cpu.kernels.cache import appended_caches
 from ortisan.codegen.cpu.loops.boxes import copy_whole
 from ortisan.codegen.cpu.memory import Copy, MemoryPlan, plan_memory
 from ortisan.codegen.cpu.packing import pack, packed_bytes
-from ortisan.codegen.cpu.scratch import largest_scratch, typical_scratch
+from ortisan.codegen.cpu.scratch import in_bytes, largest_scratch, typical_scratch
 from ortisan.codegen.cpu.tune.blocking import BlockingTable, Product, table
 from ortisan.codegen.cpu.tune.choices import Tuning
 from ortisan.codegen.cpu.views import Views
@@ -69,7 +69,7 @@ class GraphPlan:
     def lines(self) -> list[tuple[str, str, str]]:
         typical, largest = typical_scratch(self), largest_scratch(self)
         found = [typical] if largest in (None, typical) else [typical, largest]
-        return [("scratch", f"{each.bytes / 1e6:.3g} MB", each.where()) for each in found if each is not None]
+        return [("scratch", in_bytes(each.bytes), each.where()) for each in found if each is not None]
 
     def packed_weights(self) -> list[Array]:
         return [pack(weight.value.data, weight.layout) for weight in self.weights if weight.value.data is not None]

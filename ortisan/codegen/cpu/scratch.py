@@ -48,6 +48,11 @@ def largest_scratch(plan: GraphPlan) -> Scratch | None:
     return Scratch(dims, scratch_bytes(plan, dims))
 
 
+def in_bytes(count: int) -> str:
+    """A size, as people write it."""
+    return f"{count / 1e6:.3g} MB" if count >= 1e6 else f"{count / 1e3:.3g} kB" if count >= 1e3 else f"{count} bytes"
+
+
 def scratch_bytes(plan: GraphPlan, dims: Mapping[str, int]) -> int:
     """What the generated code asks for."""
     return plan.memory.offsets(dims)[-1]

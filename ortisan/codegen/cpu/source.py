@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ortisan.codegen.cpu.kernel import Argument, KernelSpec, Param, Template
-from ortisan.codegen.cpu.kernels import kernel_of, scalar_call
+from ortisan.codegen.cpu.functions import Function, Functions
+from ortisan.codegen.cpu.kernel import Argument, Param
 from ortisan.codegen.cpu.plan import GraphPlan
 from ortisan.codegen.cpu.weight_use import is_thin, looked_up
 from ortisan.codegen.render import render
 from ortisan.codegen.tables import GraphTables, WeightRow, describe_graph
-from ortisan.registry.scalars import Scalar
+from ortisan.registry.dims import Dim, is_static
+from ortisan.registry.graph import Value
 
 
 @dataclass(frozen=True)
@@ -26,27 +27,29 @@ class Call:
     kernel: str
     arguments: tuple[Pointer, ...]
     can_fail: bool
+    condition: int | None
+    """Which condition must hold, or its outputs have no elements; None when they always have some."""
 
 
 @dataclass(frozen=True)
 class GraphSource:
     index: int
     graph: GraphTables
-    kernels: tuple[str, ...]
     messages: tuple[str, ...]
     slots: tuple[str, ...]
+    conditions: tuple[str, ...]
     calls: tuple[Call, ...]
     thin: bool
 
 
-def render_graph(plan: GraphPlan, index: int, op: str) -> str:
-    functions, calls = _kernels(plan)
+def _render_graph(plan: GraphPlan, index: int, op: str, functions: Functions) -> str:
+    conditions, calls = _calls(plan, functions)
     source = GraphSource(
         index,
         describe_graph(plan.graph, op, plan.printer, _weights(plan), plan.memory.shared),
-        tuple(functions),
         plan.messages,
         tuple(_largest(plan.printer.all(slot.sizes)) for slot in plan.memory.slots),
+        tuple(conditions),
         tuple(calls),
         is_thin(plan),
     )
@@ -64,27 +67,46 @@ def _weights(plan: GraphPlan) -> tuple[WeightRow, ...]:
 
 def _largest(sizes: Sequence[str]) -> str:
     first, *rest = sizes
-    return f"max_dim({first}, {_largest(rest)})" if rest else f"int64_t({first})"
+    return f"max_dim({first}, {_largest(rest)})" if rest else f"I({first})"
 
 
-def _kernels(plan: GraphPlan) -> tuple[list[str], list[Call]]:
-    """The distinct kernel functions, and the calls in order."""
-    functions: list[str] = []
-    names: dict[tuple[Template, object], str] = {}
+def _calls(plan: GraphPlan, functions: Functions) -> tuple[list[str], list[Call]]:
+    """The distinct conditions of calls, and the calls in order."""
+    conditions: dict[str, int] = {}
     calls: list[Call] = []
     for position, kernel in enumerate(plan.kernels):
-        key = (kernel.template, kernel.context)
-        if key not in names:
-            names[key] = f"{_identifier(kernel.name)}_{len(names)}"
-            functions.append(render(kernel.template.path, kernel.context, name=names[key]))
         pointers = zip(kernel.arguments, kernel.context.params, strict=True)
         arguments = tuple(_pointer(argument, param, plan, position) for argument, param in pointers)
-        calls.append(Call(names[key], arguments, any(a.kind == "message" for a in kernel.arguments)))
-    return functions, calls
+        can_fail = any(a.kind == "message" for a in kernel.arguments)
+        text = _condition(plan, position)
+        condition = None if text is None else conditions.setdefault(text, len(conditions))
+        calls.append(Call(functions.of(kernel).name, arguments, can_fail, condition))
+    return list(conditions), calls
 
 
-def _identifier(name: str) -> str:
-    return name.replace(".", "_")[:60]
+def _condition(plan: GraphPlan, position: int) -> str | None:
+    """When an output of a kernel has elements, in C++; None for always."""
+    copies = len(plan.groups)
+    if position < copies:
+        outputs: Sequence[Value] = plan.groups[position].outputs
+    else:
+        outputs = (plan.graph.outputs[plan.memory.copies[position - copies].output],)
+    lowest = {name: low for name, (low, _) in plan.graph.bounds.items()}
+    texts: dict[str, None] = {}
+    for value in outputs:
+        if 0 in value.shape:
+            continue
+        dims = [dim for dim in value.shape if not _is_positive(dim, lowest)]
+        if not dims:
+            return None
+        texts[" && ".join(f"{text} > 0" for text in dict.fromkeys(plan.printer.all(dims)))] = None
+    return " || ".join(f"({text})" for text in texts) if len(texts) > 1 else next(iter(texts), "false")
+
+
+def _is_positive(dim: Dim, lowest: Mapping[str, int]) -> bool:
+    if is_static(dim):
+        return bool(dim > 0)
+    return bool(dim.is_positive or (dim.is_Symbol and lowest.get(dim.name, 0) > 0))
 
 
 def _pointer(argument: Argument, param: Param, plan: GraphPlan, position: int) -> Pointer:
@@ -100,22 +122,12 @@ def _pointer(argument: Argument, param: Param, plan: GraphPlan, position: int) -
 
 @dataclass(frozen=True)
 class FileSource:
-    headers: tuple[str, ...]
-    snippets: tuple[Scalar, ...]
+    functions: tuple[Function, ...]
     graphs: tuple[str, ...]
 
 
-def render_file(plans: Sequence[GraphPlan], first_index: int, ops: Sequence[str]) -> str:
-    """One source file with several graphs."""
-    kernels: list[KernelSpec] = [kernel for plan in plans for kernel in plan.kernels]
-    used = {header for kernel in kernels for header in kernel.template.headers}
-    graphs = tuple(render_graph(plan, first_index + i, ops[i]) for i, plan in enumerate(plans))
-    headers = tuple(sorted({"execution.h", "pieces.h", "types.h", *used}))
-    return render("cpu/base/graphs.cpp.j2", FileSource(headers, _snippets(plans), graphs))
-
-
-def _snippets(plans: Sequence[GraphPlan]) -> tuple[Scalar, ...]:
-    """The scalar functions that callers brought along, each once."""
-    nodes = [node for plan in plans for node in plan.graph.nodes if kernel_of(node).elementwise]
-    rows = {row.name: row for node in nodes if (row := scalar_call(node).snippet) is not None}
-    return tuple(rows[name] for name in sorted(rows))
+def render_graphs(plans: Sequence[GraphPlan], first_index: int, ops: Sequence[str], functions: Functions) -> str:
+    """One source file with several graphs, which call these functions."""
+    called = {functions.of(kernel): None for plan in plans for kernel in plan.kernels}
+    graphs = tuple(_render_graph(plan, first_index + i, ops[i], functions) for i, plan in enumerate(plans))
+    return render("cpu/base/graphs.cpp.j2", FileSource(tuple(called), graphs))

@@ -1,7 +1,6 @@
 """The content-addressed build cache: a key names a folder of finished files, which appears all at once or not at all.
 
-It lives in `$ORTISAN_CACHE_DIR`, else `$XDG_CACHE_HOME/ortisan`, else `~/.cache/ortisan`. Any number of processes may
-read and write it at once; the first to finish a key wins and the others use what it stored.
+Any number of processes may read and write it at once; the first to finish a key wins and the others use what it stored.
 """
 
 from __future__ import annotations
@@ -10,13 +9,14 @@ import contextlib
 import errno
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from ortisan.codegen.tools.cache_place import cache_folder, make_cache_folder
 
 _INDEX = "files.json"
 _ABANDONED_AFTER_SECONDS = 24 * 3600
@@ -24,21 +24,12 @@ _ABANDONED_AFTER_SECONDS = 24 * 3600
 
 @dataclass(frozen=True)
 class Build:
-    """An entry: its key, the library in it, the bytes of its files, and when it was made."""
+    """An entry: its key, the library or the object in it, the bytes of its files, and when it was made."""
 
     key: str
     library: str
     bytes: int
     made: float
-
-
-def cache_folder() -> Path:
-    """Where the cache is, whether or not it exists yet."""
-    if chosen := os.environ.get("ORTISAN_CACHE_DIR"):
-        return Path(chosen)
-    if base := os.environ.get("XDG_CACHE_HOME"):
-        return Path(base, "ortisan")
-    return Path("~/.cache/ortisan").expanduser()
 
 
 def cache_key(parts: Mapping[str, str | bytes]) -> str:
@@ -53,13 +44,13 @@ def cache_key(parts: Mapping[str, str | bytes]) -> str:
     return digest.hexdigest()
 
 
-def look_up(key: str) -> Path | None:
-    """The folder stored under `key`. A folder whose files were damaged since counts as absent."""
-    folder = _entry(key)
+def look_up(key: str, files: Iterable[str]) -> Path | None:
+    """The folder stored under `key`; one that lacks any of these files, or whose files were damaged, is absent."""
     try:
+        folder = _entry(key)
         index = json.loads((folder / _INDEX).read_text(encoding="utf-8"))
-        intact = all(_digest(folder / name) == digest for name, digest in index.items())
-    except (OSError, ValueError, AttributeError):
+        intact = set(files) <= index.keys() and all(_digest(folder / name) == index[name] for name in index)
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
         return None
     return folder if intact else None
 
@@ -69,8 +60,9 @@ def store(key: str, files: Mapping[str, Path]) -> Path:
 
     An `OSError` (no permission, disk full) leaves the cache as it was.
     """
+    make_cache_folder()
     entry = _entry(key)
-    entry.parent.mkdir(parents=True, exist_ok=True)
+    entry.parent.mkdir(exist_ok=True)
     _sweep(entry.parent)
     draft = Path(tempfile.mkdtemp(prefix="draft-", dir=entry.parent))
     try:
@@ -79,7 +71,7 @@ def store(key: str, files: Mapping[str, Path]) -> Path:
         index = {name: _digest(draft / name) for name in sorted(files)}
         (draft / _INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")
         draft.chmod(0o755)
-        _put_in_place(draft, entry, key)
+        _put_in_place(draft, entry, key, files)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return entry
@@ -92,21 +84,21 @@ def all_builds() -> list[Build]:
         with contextlib.suppress(OSError):
             if (folder / _INDEX).is_file():
                 sizes = {file.name: file.stat().st_size for file in folder.iterdir()}
-                library = next((name for name in sorted(sizes) if name.startswith("lib")), "")
+                library = next((name for name in sorted(sizes) if name.startswith("lib") or name.endswith(".o")), "")
                 found.append(Build(folder.name, library, sum(sizes.values()), folder.stat().st_mtime))
     return sorted(found, key=lambda build: (build.made, build.key))
 
 
 def forget_builds() -> int:
-    """Removes all entries and the logs of failed builds; gives how many entries there were."""
+    """Removes all entries, the logs of failed builds and the reports of bugs; gives how many entries there were."""
     count = len(all_builds())
-    for folder in (_entry(""), cache_folder() / "logs"):
+    for folder in (_entry(""), cache_folder() / "logs", cache_folder() / "reports"):
         if folder.is_dir():
             shutil.rmtree(folder)
     return count
 
 
-def _put_in_place(draft: Path, entry: Path, key: str) -> None:
+def _put_in_place(draft: Path, entry: Path, key: str, files: Iterable[str]) -> None:
     """Renames `draft` to `entry`, unless a good entry is there already; a damaged one makes way."""
     damaged = draft.with_name(draft.name + "-damaged")
     while True:
@@ -116,7 +108,7 @@ def _put_in_place(draft: Path, entry: Path, key: str) -> None:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise
-        if look_up(key) is not None:
+        if look_up(key, files) is not None:
             return
         with contextlib.suppress(FileNotFoundError):
             entry.rename(damaged)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import re
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ortisan.codegen.tools import build_cache as cache
+from ortisan.codegen.tools.build_folder import build_folder
+from ortisan.codegen.tools.cache_place import cache_folder, make_cache_folder
+from ortisan.codegen.tools.objects import keep_objects, take_objects
 from ortisan.codegen.tools.toolchain import BUILD_VARIABLES, find_cmake, find_ninja, run_tool
 from ortisan.errors import OptionError, ToolchainError
 
@@ -47,6 +49,11 @@ class Project:
     """The files that the build makes."""
     unkeyed: Mapping[str, str] = field(default_factory=dict)
     """Settings that don't change the result."""
+    shared: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Sources that other projects have too -> a digest of all that their objects depend on, beside settings and tools.
+
+    Such an object is compiled once: the cache has it then, and CMake finds it in the folder ORTISAN_OBJECTS.
+    """
 
 
 def check_name(name: str) -> None:
@@ -61,19 +68,24 @@ def library_file(name: str) -> str:
 def build_project(project: Project, on_progress: Callable[[str], None] | None = None) -> tuple[Path, bool]:
     """The folder of the products, which belongs to the cache, and whether they were there already."""
     key = _key(project)
-    folder = cache.look_up(key)
+    folder = cache.look_up(key, project.products)
     if folder is not None:
         return folder, True
-    with _temporary_folder() as work:
+    with build_folder() as work:
         files = _build(project, work, on_progress=on_progress, key=key)
         return _store_or_keep(key, files), False
 
 
 def _key(project: Project) -> str:
     parts: dict[str, str | bytes] = {f"source {file}": content for file, content in project.sources.items()}
-    parts |= {f"setting {key}": value for key, value in project.settings.items()}
+    return cache.cache_key({**parts, **_surroundings(project)})
+
+
+def _surroundings(project: Project) -> dict[str, str]:
+    """What a result depends on beside its sources."""
+    parts = {f"setting {key}": value for key, value in project.settings.items()}
     parts |= {f"variable {key}": os.environ.get(key, "") for key in BUILD_VARIABLES}
-    return cache.cache_key({**parts, **project.tools, "format": _CACHE_FORMAT})
+    return {**parts, **project.tools, "format": _CACHE_FORMAT}
 
 
 def _build(project: Project, work: Path, *, on_progress: Callable[[str], None] | None, key: str) -> dict[str, Path]:
@@ -87,17 +99,34 @@ def _build(project: Project, work: Path, *, on_progress: Callable[[str], None] |
         if on_progress is not None and (step := describe_step(line)):
             on_progress(step)
 
-    if on_progress is not None:
-        on_progress("configuring")
     cmake, ninja = str(find_cmake()), str(find_ninja())
     configure = [cmake, "-S", str(source), "-B", str(build), "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}"]
     settings = {**project.settings, **project.unkeyed}
+    if project.shared:
+        settings["ORTISAN_OBJECTS"] = str(take_objects(_object_keys(project), work / "objects"))
     configure += [f"-D{name}={value}" for name, value in settings.items()]
     compile_all = [cmake, "--build", str(build), "--parallel", str(_cores())]
-    for argv in (configure, compile_all):
-        if (code := run_tool(argv, log=log, on_line=tell)) != 0:
+    for phase, argv in (("configuring", configure), (f"compiling {_count(project)}", compile_all)):
+        if on_progress is not None:
+            on_progress(phase)
+        if (code := run_tool(argv, log=log, on_line=tell, environment={"TMPDIR": str(work)})) != 0:
             raise _failure(project.name, code, key, log, work)
+    keep_objects(_object_keys(project), build)
     return {file: build / file for file in project.products} | {_LOG: log}
+
+
+def _object_keys(project: Project) -> dict[str, str]:
+    """Shared source -> the key of its object in the cache."""
+    around = _surroundings(project)
+    return {
+        source: cache.cache_key({**around, "object": source, "digest": digest})
+        for source, digest in project.shared.items()
+    }
+
+
+def _count(project: Project) -> str:
+    count = sum(file.endswith((".cpp", ".cu", ".cc")) for file in project.sources)
+    return f"{count} source{'' if count == 1 else 's'}"
 
 
 def describe_step(line: str) -> str | None:
@@ -126,6 +155,11 @@ def _failure(name: str, code: int, key: str, log: Path, work: Path) -> Toolchain
             f"The build of '{name}' was killed, which most often means that memory ran out; build with fewer jobs at "
             f"once (CMAKE_BUILD_PARALLEL_LEVEL=1), or on a larger machine. The full log is in {kept}."
         )
+    if "No space left on device" in text:
+        return ToolchainError(
+            f"The library can't be built in {work.parent} (No space left on device); set TMPDIR to a folder that has "
+            f"room. The full log is in {kept}."
+        )
     shown = "\n".join(f"  {line}" for line in _error_lines(text))
     return ToolchainError(f"The C++ build of '{name}' failed; the full log is in {kept}.\n{shown}")
 
@@ -143,9 +177,9 @@ def _error_lines(log: str) -> list[str]:
 
 def _keep_log(log: Path, file: str) -> Path:
     """Copies the log to a place that outlives the build folder."""
-    kept = cache.cache_folder() / "logs"
     try:
-        kept.mkdir(parents=True, exist_ok=True)
+        kept = make_cache_folder() / "logs"
+        kept.mkdir(exist_ok=True)
         return Path(shutil.copy(log, kept / file))
     except OSError:
         return Path(shutil.copy(log, Path(tempfile.mkdtemp(prefix="ortisan-log-"), file)))
@@ -157,7 +191,7 @@ def _store_or_keep(key: str, files: Mapping[str, Path]) -> Path:
         return cache.store(key, files)
     except OSError as error:
         warnings.warn(
-            f"The build cache {cache.cache_folder()} can't be written ({error.strerror or error}), so this build is "
+            f"The build cache {cache_folder()} can't be written ({error.strerror or error}), so this build is "
             "not remembered; set ORTISAN_CACHE_DIR to a folder that can.",
             stacklevel=4,
         )
@@ -166,16 +200,3 @@ def _store_or_keep(key: str, files: Mapping[str, Path]) -> Path:
     for name, file in files.items():
         shutil.copy(file, kept / name)
     return kept
-
-
-@contextlib.contextmanager
-def _temporary_folder() -> Iterator[Path]:
-    """A folder to build in, gone afterwards. An `OSError` inside means that it can't hold the build."""
-    try:
-        with tempfile.TemporaryDirectory(prefix="ortisan-build-", ignore_cleanup_errors=True) as folder:
-            yield Path(folder)
-    except OSError as error:
-        raise ToolchainError(
-            f"The library can't be built in {tempfile.gettempdir()} ({error.strerror or error}); "
-            "set TMPDIR to a folder that can be written and has room."
-        ) from error

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ortisan.codegen.tools.build_cache import cache_folder
+from ortisan.codegen.tools.cache_place import cache_folder
 from ortisan.codegen.tools.toolchain import ask_tool, run_tool
 from ortisan.errors import ToolchainError
 

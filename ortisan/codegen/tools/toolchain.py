@@ -17,7 +17,8 @@ import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,8 @@ from ortisan.errors import ToolchainError
 _HOW_TO_GET_ONE = (
     "install one with 'apt install g++' (Debian, Ubuntu), 'dnf install gcc-c++' (Fedora) or 'pip install ziglang'"
 )
+
+_ENDING_SECONDS = 2.0
 
 # Variables that compilers and CMake obey, so that they are part of what a build depends on.
 BUILD_VARIABLES = ("CXXFLAGS", "CPPFLAGS", "LDFLAGS", "CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH")
@@ -167,7 +170,8 @@ def run_tool(
 ) -> int:
     """Runs `argv` to its end, appends what it says to `log`, tells `on_line` each line, and gives the exit code.
 
-    When we are interrupted, the tool and all that it started are stopped before the interrupt goes on.
+    When we are interrupted, the tool and all that it started are stopped before the interrupt goes on; when we are
+    killed, too.
     """
     with log.open("a", encoding="utf-8") as out:
         out.write(f"$ {shlex.join(argv)}\n")
@@ -185,19 +189,50 @@ def run_tool(
         except OSError as error:
             raise ToolchainError(f"{argv[0]} can't be started: {error.strerror}.") from error
         try:
-            for line in process.stdout or ():
-                out.write(line)
-                if on_line is not None:
-                    on_line(line.rstrip("\n"))
-            return process.wait()
+            with _ends_with_us(process.pid):
+                for line in process.stdout or ():
+                    out.write(line)
+                    if on_line is not None:
+                        on_line(line.rstrip("\n"))
+                return process.wait()
         except BaseException:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            _end_group(process)
             raise
         finally:
             if process.stdout:
                 process.stdout.close()
+
+
+def _end_group(process: subprocess.Popen[str]) -> None:
+    """Kills a process and all that it started, and waits until they are gone and write no more files."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        end = time.monotonic() + _ENDING_SECONDS  # where nobody reaps them, the dead stay in the group
+        while time.monotonic() < end:
+            os.killpg(process.pid, 0)
+            time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def _ends_with_us(group: int) -> Iterator[None]:
+    """A shell waits for the end of a pipe that only this process writes to, and then ends a group of processes."""
+    try:
+        watch = subprocess.Popen(
+            ["/bin/sh", "-c", 'read -r line; kill -s KILL -- "-$1"', "sh", str(group)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError:
+        yield
+        return
+    with watch:
+        try:
+            yield
+        finally:
+            watch.kill()
 
 
 def gpus() -> tuple[str, ...]:

@@ -17,12 +17,20 @@ from ortisan.converter.fuse import fuse_patterns
 from ortisan.converter.passes import cleanup
 from ortisan.converter.passes.fold import fold_constants
 from ortisan.converter.passes.infer import infer_shapes
+from ortisan.converter.passes.inline import inline_functions
+from ortisan.converter.passes.loop_constants import release_carried
 from ortisan.converter.passes.near_miss import NearMiss
+from ortisan.converter.passes.opaque import has_failures
+from ortisan.converter.passes.optional import OptionalPasses, PassFailed
 from ortisan.converter.passes.origin import name_nodes, record_origins
 from ortisan.converter.passes.quiet import quiet_libraries
+from ortisan.converter.passes.second_opinion import contradiction
 from ortisan.converter.passes.shape_tests import decide_shape_tests
+from ortisan.converter.read.load import copy_model
 from ortisan.converter.read.symbols import Bounds, fix_dims, name_symbols
 from ortisan.converter.unfuse import unfuse_contrib_ops
+from ortisan.errors import ModelError, OrtisanError
+from ortisan.registry.surprise import Surprise, surprises
 
 __all__ = ["Canonical", "NearMiss", "canonicalize"]
 
@@ -51,40 +59,56 @@ class Canonical:
 def canonicalize(
     model: ir.Model, *, dims: Bounds | None = None, frozen: Callable[[ir.Node], bool] | None = None
 ) -> Canonical:
-    """Changes `model` in place into canonical form.
+    """Brings `model` into canonical form. It is used up: only the result's model is of use afterwards.
 
     `dims` fixes symbolic dims ({"batch": 1}); ranges ({"seq": (1, 512)}) are only checked here. A node for which
     `frozen` is true takes part in no unfusing, merging or fusing. Raises an `OrtisanError`.
     """
+    pristine, optional = copy_model(model), OptionalPasses()
     with quiet_libraries():
-        return _canonicalize(model, dims or {}, frozen or (lambda node: False))
+        while True:
+            try:
+                with surprises(OrtisanError, PassFailed):
+                    return _canonicalize(model, dims or {}, frozen or (lambda node: False), optional)
+            except PassFailed:
+                model = copy_model(pristine)
+            except Surprise as surprise:
+                raise ModelError(f"the model can't be analysed ({surprise})") from surprise
 
 
-def _canonicalize(model: ir.Model, dims: Bounds, frozen: Callable[[ir.Node], bool]) -> Canonical:
+def _canonicalize(
+    model: ir.Model, dims: Bounds, frozen: Callable[[ir.Node], bool], optional: OptionalPasses
+) -> Canonical:
     counts: dict[str, int] = {}
     output_names = [value.name for value in model.graph.outputs]
     record_origins(model)
     symbols = name_symbols(model)
     counts["fix dims"] = fix_dims(model, dims, symbols)
-    counts["inline functions"] = cleanup.inline_functions(model)
+    counts["inline functions"] = inline_functions(model)
+    cleanup.settle_keepdims(model)
     with _overridable_as_inputs(model):
-        counts["lift constants"] = cleanup.lift_constants(model)
+        counts["lift constants"] = optional.run("lift constants", lambda: cleanup.lift_constants(model), 0)
+        counts["take out of loops"] = optional.run("take out of loops", lambda: release_carried(model), 0)
         infer_shapes(model)
+        if has_failures(model) and (reason := contradiction(model)) is not None:
+            raise ModelError(f"shapes can't be inferred: {reason}")
         unfused, refusals = unfuse_contrib_ops(model, frozen)
         counts.update(unfused)
         infer_shapes(model)
-        failures = _simplify(model, frozen, counts)
-        fused, near_misses = fuse_patterns(model, frozen)
+        failures = _simplify(model, frozen, counts, optional)
+        fused, near_misses = fuse_patterns(model, frozen, optional)
         counts.update(fused)
         counts["remove unused"] += cleanup.remove_unused(model)
         infer_shapes(model)
     _restore_outputs(model, output_names)
     name_nodes(model)
-    misses = tuple(dict.fromkeys((*refusals, *failures, *near_misses)))
+    misses = tuple(dict.fromkeys((*refusals, *failures, *near_misses, *optional.near_misses)))
     return Canonical(model, MappingProxyType(counts), misses, MappingProxyType(symbols))
 
 
-def _simplify(model: ir.Model, frozen: Callable[[ir.Node], bool], counts: dict[str, int]) -> list[NearMiss]:
+def _simplify(
+    model: ir.Model, frozen: Callable[[ir.Node], bool], counts: dict[str, int], optional: OptionalPasses
+) -> list[NearMiss]:
     """Folds and cleans up to a fixed point: a constant can determine a shape, which can determine the next constant.
 
     Returns what could not be folded.
@@ -100,12 +124,12 @@ def _simplify(model: ir.Model, frozen: Callable[[ir.Node], bool], counts: dict[s
         "order operands": lambda: cleanup.order_operands(model, frozen),
     }
     for _ in range(_MAX_ROUNDS):
-        changes = {name: run() for name, run in passes.items()}
+        changes = {name: optional.run(name, run, 0) for name, run in passes.items()}
         for name, count in changes.items():
             counts[name] = counts.get(name, 0) + count
-        infer_shapes(model)
         if not any(changes.values()):
             break
+        infer_shapes(model)
     return failures
 
 

@@ -8,59 +8,25 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import onnx_ir as ir
-from onnx import defs
 from onnx_ir.passes import common
 
+from ortisan.converter.passes.inline import inline_functions
 from ortisan.converter.passes.origin import set_origins
-from ortisan.errors import UnsupportedError
+
+__all__ = [
+    "RANDOM_OPS",
+    "count_nodes",
+    "inline_functions",
+    "lift_constants",
+    "merge_equal_nodes",
+    "order_operands",
+    "remove_identities",
+    "remove_unused",
+]
 
 RANDOM_OPS = frozenset(
     {"RandomUniform", "RandomNormal", "RandomUniformLike", "RandomNormalLike", "Multinomial", "Bernoulli", "Dropout"}
 )
-
-
-def inline_functions(model: ir.Model) -> int:
-    """Replaces calls of model-local functions by their bodies and drops the functions."""
-    calls = sum(node.op_identifier() in model.functions for node in model.graph.all_nodes())
-    for function in model.functions.values():
-        _align_opsets(function, model.opset_imports)
-        _separate_outputs(function)
-    try:
-        common.InlinePass()(model)
-    except (ir.passes.PassError, ir.passes.PreconditionError, ValueError) as error:
-        cause = error.__cause__ or error
-        raise UnsupportedError(f"a model-local function can't be inlined: {str(cause).splitlines()[0]}") from error
-    model.functions.clear()
-    common.RemoveUnusedOpsetsPass()(model)
-    return calls
-
-
-def _align_opsets(function: ir.Function, imports: dict[str, int]) -> None:
-    """Moves a function to the model's opset where each of its ops means the same in both."""
-    for domain, version in list(function.opset_imports.items()):
-        target = imports.get(domain, version)
-        nodes = [node for node in function.all_nodes() if node.domain == domain]
-        if target != version and all(_means_the_same(node, version, target) for node in nodes):
-            function.opset_imports[domain] = target
-
-
-def _means_the_same(node: ir.Node, version: int, other: int) -> bool:
-    try:
-        schemas = [defs.get_schema(node.op_type, opset, node.domain) for opset in (version, other)]
-    except defs.SchemaError:
-        return False
-    return schemas[0].since_version == schemas[1].since_version
-
-
-def _separate_outputs(function: ir.Function) -> None:
-    """Gives each function output its own node, because the inliner would rename an input that is passed through."""
-    seen: set[ir.Value] = set()
-    for index, output in enumerate(function.outputs):
-        if output in seen or output.producer() is None:
-            copy = ir.node("Identity", [output])
-            function.append(copy)
-            function.outputs[index] = copy.outputs[0]
-        seen.add(output)
 
 
 def lift_constants(model: ir.Model) -> int:
@@ -209,3 +175,10 @@ _SWAPPABLE = frozenset({"Add", "Mul"})
 
 def count_nodes(model: ir.Model) -> int:
     return sum(1 for _ in model.graph.all_nodes())
+
+
+def settle_keepdims(model: ir.Model) -> None:
+    """ONNX defines 0 and 1; ONNX Runtime keeps the dims for 1 and no other number, inference for any but 0."""
+    for node in model.graph.all_nodes():
+        if node.domain == "" and node.attributes.get_int("keepdims", 1) not in (0, 1):
+            node.attributes["keepdims"] = ir.AttrInt64("keepdims", 0)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import onnx_ir as ir
 
+from ortisan.converter.read.bodies import inner_nodes
 from ortisan.registry.dtypes import DType
 
 FINEST_FIRST = (DType.FLOAT64, DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
@@ -29,7 +30,7 @@ def rounded_outputs(model: ir.Model) -> dict[str, DType]:
     """
     found: dict[ir.Value, DType | None] = {}
     for node in model.graph:
-        nodes = [node, *(inner for graph in _bodies(node) for inner in graph.all_nodes())]
+        nodes = [node, *inner_nodes(node)]
         types = [found.get(value) for each in nodes for value in each.inputs if value is not None]
         types += [_FLOATS.get(value.dtype) for each in nodes for value in each.outputs if value.dtype is not None]
         found.update(dict.fromkeys(node.outputs, coarsest(types)))
@@ -40,9 +41,3 @@ def rounded_outputs(model: ir.Model) -> dict[str, DType]:
         if own is not None and rounded is not None and rounded is not own and value.name:
             result[value.name] = rounded
     return result
-
-
-def _bodies(node: ir.Node) -> list[ir.Graph]:
-    attributes = [each for each in node.attributes.values() if not each.is_ref()]
-    single = [each.as_graph() for each in attributes if each.type == ir.AttributeType.GRAPH]
-    return single + [graph for each in attributes if each.type == ir.AttributeType.GRAPHS for graph in each.as_graphs()]

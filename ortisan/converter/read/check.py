@@ -5,15 +5,21 @@ Nodes whose op has no schema (contrib ops, custom domains) pass: whether they ca
 
 from __future__ import annotations
 
+from typing import Any
+
 import onnx
 import onnx_ir as ir
 from onnx import checker, defs
 
 from ortisan.errors import ModelError
 
+_MOST_VERSION = 2**31
+
 
 def check_structure(model: ir.Model, *, sort: bool = True) -> None:
     """Raises `ModelError` at the first thing wrong. Sorts nodes topologically unless `sort` is off."""
+    if not 0 < model.ir_version < _MOST_VERSION:
+        raise ModelError(f"the model has the IR version {model.ir_version}, which is none")
     _check_opsets(model.opset_imports, "the model")
     _check_values(model.graph, frozenset())
     if sort:
@@ -30,6 +36,9 @@ def check_structure(model: ir.Model, *, sort: bool = True) -> None:
 
 def _check_opsets(imports: dict[str, int], what: str) -> None:
     newest = defs.onnx_opset_version()
+    for domain, number in imports.items():
+        if not 0 <= number < _MOST_VERSION:
+            raise ModelError(f"{what} needs opset {number} of domain '{domain}', which is none")
     version = imports.get("", 0)
     if version > newest:
         raise ModelError(
@@ -100,18 +109,32 @@ def _check_nodes(graph: ir.Graph | ir.Function, model: ir.Model) -> None:
             raise ModelError(
                 f"node '{node.name}' ({node.op_type}) is of domain '{node.domain}', which the model does not import"
             )
-        if _has_schema(node, imports[node.domain]):
+        schema = _schema(node, imports[node.domain])
+        if schema is not None:
+            _check_attribute_types(node, schema)
             _check_node(node, context)
 
 
-def _has_schema(node: ir.Node, version: int) -> bool:
+def _schema(node: ir.Node, version: int) -> defs.OpSchema | None:
     if not defs.has(node.op_type, node.domain):
-        return False
+        return None
     try:
         schema = defs.get_schema(node.op_type, version, node.domain)
     except defs.SchemaError:
-        return False
-    return not schema.deprecated
+        return None
+    return None if schema.deprecated else schema
+
+
+def _check_attribute_types(node: ir.Node, schema: defs.OpSchema) -> None:
+    """The checker is not asked about nodes that hold graphs or tensors, and a wrong kind of those would be misread."""
+    for name, attribute in node.attributes.items():
+        declared = schema.attributes.get(name)
+        wanted: Any = None if declared is None else declared.type
+        if wanted is not None and wanted.name != attribute.type.name:
+            raise ModelError(
+                f"attribute '{name}' of node '{node.name}' ({node.op_type}) is of type {attribute.type.name}, "
+                f"expected {wanted.name}"
+            )
 
 
 def _check_node(node: ir.Node, context: checker.C.CheckerContext) -> None:

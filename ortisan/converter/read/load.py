@@ -15,8 +15,12 @@ import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from ortisan.converter.passes.quiet import quiet_libraries
 from ortisan.converter.read.check import check_structure
-from ortisan.errors import ModelError
+from ortisan.converter.read.depth import check_depth
+from ortisan.converter.read.payload import check_payload
+from ortisan.errors import ModelError, OrtisanError
+from ortisan.registry.surprise import Surprise, surprises
 
 Tensor = ir.TensorProtocol
 
@@ -26,7 +30,22 @@ _MAX_PROTOBUF_BYTES = 2**31 - 1
 
 
 def load_model(model: str | os.PathLike[str] | onnx.ModelProto | ir.Model) -> ir.Model:
-    """Returns a checked, topologically sorted copy of `model`. Raises `ModelError` when it is not valid ONNX."""
+    """Returns a checked, topologically sorted copy of `model`. Raises `ModelError` when it is not valid ONNX.
+
+    A value that is a map, which onnx-ir has no type for, has no type in the copy; ONNX Runtime finds it again.
+    """
+    try:
+        with surprises(OrtisanError), quiet_libraries():
+            return _load(model)
+    except Surprise as surprise:
+        raise ModelError(f"{_name(model)} can't be read as an ONNX model ({surprise})") from surprise
+
+
+def _name(model: object) -> str:
+    return f"'{model}'" if isinstance(model, (str, os.PathLike)) else "the model"
+
+
+def _load(model: str | os.PathLike[str] | onnx.ModelProto | ir.Model) -> ir.Model:
     if isinstance(model, ir.Model):
         loaded, folder = _clone(model), None
     elif isinstance(model, onnx.ModelProto):
@@ -37,8 +56,10 @@ def load_model(model: str | os.PathLike[str] | onnx.ModelProto | ir.Model) -> ir
     else:
         raise ModelError(f"expected a path, an onnx.ModelProto or an onnx_ir.Model, got a {type(model).__name__}")
     _normalize_domains(loaded)
+    _forget_negative_dims(loaded)
     check_structure(loaded)
     _own_tensors(loaded, folder)
+    _trust_tensors(loaded)
     return loaded
 
 
@@ -87,16 +108,20 @@ def _read(path: Path) -> onnx.ModelProto:
 def _deserialize(proto: onnx.ModelProto, what: str) -> ir.Model:
     if not proto.HasField("graph") or proto.ir_version <= 0:
         raise ModelError(f"{what} is not an ONNX model: it has no {'graph' if proto.ir_version > 0 else 'IR version'}")
+    check_depth(proto.graph)
     graph = proto.graph
     if graph.sparse_initializer:
         name = graph.sparse_initializer[0].values.name
         raise ModelError(f"initializer '{name}' is sparse; store it as a dense tensor")
-    for value in (*graph.input, *graph.output, *graph.value_info):
+    for value in graph.input:
         if _is_map(value.type):
             raise ModelError(
-                f"value '{value.name}' is a map, and only tensors and sequences can be read; export the model without "
-                "ZipMap, as skl2onnx does with options={'zipmap': False}"
+                f"input '{value.name}' is a map, and inputs must be tensors, sequences or optionals; export the model "
+                "without DictVectorizer, with a tensor as its input"
             )
+    if any(_is_map(value.type) for value in (*graph.output, *graph.value_info)):
+        proto = _without_maps(proto)
+        graph = proto.graph
     for tensor in graph.initializer:
         _check_external_entries(tensor)
     inputs = {value.name for value in graph.input}
@@ -107,10 +132,20 @@ def _deserialize(proto: onnx.ModelProto, what: str) -> ir.Model:
     for name, count in names.items():
         if count > 1:
             raise ModelError(f"value '{name}' is defined {count} times in graph '{graph.name}'")
+    _check_outputs(graph)
     try:
         return ir.from_proto(proto)
     except Exception as error:
         raise ModelError(f"{what} can't be read as an ONNX model: {_root_cause(error)}") from error
+
+
+def _check_outputs(graph: onnx.GraphProto) -> None:
+    """An output may be listed twice, but it has one type."""
+    types: dict[str, onnx.TypeProto] = {}
+    for value in graph.output:
+        kind = types.setdefault(value.name, value.type).tensor_type.elem_type
+        if kind != value.type.tensor_type.elem_type:
+            raise ModelError(f"output '{value.name}' is listed twice, with different types; list it once")
 
 
 def _is_map(kind: onnx.TypeProto) -> bool:
@@ -118,6 +153,16 @@ def _is_map(kind: onnx.TypeProto) -> bool:
     while kind.WhichOneof("value") in ("sequence_type", "optional_type"):
         kind = kind.sequence_type.elem_type if kind.HasField("sequence_type") else kind.optional_type.elem_type
     return bool(kind.HasField("map_type"))
+
+
+def _without_maps(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy in which maps have no type."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    for value in (*copy.graph.output, *copy.graph.value_info):
+        if _is_map(value.type):
+            value.ClearField("type")
+    return copy
 
 
 def _check_external_entries(tensor: onnx.TensorProto) -> None:
@@ -129,6 +174,7 @@ def _check_external_entries(tensor: onnx.TensorProto) -> None:
 
 
 def _clone(model: ir.Model) -> ir.Model:
+    check_depth(model.graph)
     try:
         return model.clone()
     except RuntimeError as error:
@@ -152,6 +198,25 @@ def _normalize_domains(model: ir.Model) -> None:
         if "ai.onnx" in imports:
             version = imports.pop("ai.onnx")
             imports.setdefault("", version)
+
+
+def _forget_negative_dims(model: ir.Model) -> None:
+    """Some exporters declare an unknown dim as -1, and ONNX Runtime takes it for that."""
+    for graph in model.graphs():
+        for value in (*graph.inputs, *graph.outputs, *(value for node in graph for value in node.outputs)):
+            if value.shape is not None and any(isinstance(dim, int) and dim < 0 for dim in value.shape):
+                value.shape = ir.Shape([None if isinstance(dim, int) and dim < 0 else dim for dim in value.shape])
+
+
+def _trust_tensors(model: ir.Model) -> None:
+    """What a constant is, its tensor says; what is declared beside it may be stale."""
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            if value.const_value is not None and not value.is_graph_input():
+                value.type, value.shape = (
+                    ir.TensorType(value.const_value.dtype),
+                    ir.Shape(value.const_value.shape.numpy()),
+                )
 
 
 class _TensorSlot:
@@ -183,30 +248,17 @@ def _tensor_slots(model: ir.Model) -> Iterator[_TensorSlot]:
         for node in ir.traversal.RecursiveGraphIterator(part):
             for name, attribute in list(node.attributes.items()):
                 if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
-                    yield _TensorSlot(node, attribute.as_tensor(), name)
+                    yield _TensorSlot(node, attribute.value, name)
 
 
 def _own(tensor: Tensor, what: str, model_path: Path | None) -> Tensor:
     """Wraps a tensor so that it can be renamed independently of the caller's; its values are not read yet."""
+    check_payload(tensor, what)
     if isinstance(tensor, ir.ExternalTensor):
         return _locate(tensor, what, model_path)
-    _check_payload(tensor, what)
     if isinstance(tensor, ir.StringTensor):
         return tensor
     return ir.LazyTensor(lambda: tensor, dtype=tensor.dtype, shape=tensor.shape, name=tensor.name)  # type: ignore[arg-type]
-
-
-def _check_payload(tensor: Tensor, what: str) -> None:
-    if not isinstance(tensor, ir.TensorProtoTensor):
-        return
-    proto = tensor.raw
-    if any(dim < 0 for dim in proto.dims):
-        raise ModelError(f"{what} has a negative dim in its shape {list(proto.dims)}")
-    if proto.HasField("raw_data") and len(proto.raw_data) != tensor.nbytes:
-        raise ModelError(
-            f"{what} has {len(proto.raw_data)} bytes of data, but its type {tensor.dtype.name} and shape "
-            f"{list(proto.dims)} need {tensor.nbytes}"
-        )
 
 
 def _locate(tensor: ir.ExternalTensor, what: str, model_path: Path | None) -> ir.ExternalTensor:

@@ -11,11 +11,22 @@ from collections.abc import Iterable, Mapping
 
 import onnx_ir as ir
 
+from ortisan.errors import ModelError, OrtisanError
+from ortisan.registry.surprise import Surprise, surprises
+
 _MAX_STEERING_ELEMENTS = 1024
 
 
 def model_hash(model: ir.Model) -> str:
     """Returns the sha256 of the graph as hex digits, the same in every process."""
+    try:
+        with surprises(OrtisanError):
+            return _hash(model)
+    except Surprise as surprise:
+        raise ModelError(f"a constant of the model can't be read ({surprise})") from surprise
+
+
+def _hash(model: ir.Model) -> str:
     digest = hashlib.sha256()
     for part in _model_parts(model):
         data = part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogatepass")

@@ -5,11 +5,13 @@ A mark is metadata on the node, so it survives the passes, and no pass merges a 
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 import onnx_ir as ir
 
+from ortisan.converter.read.bodies import inner_nodes
 from ortisan.errors import OptionError
 
 Selector: TypeAlias = "str | Callable[[ir.Node], bool]"
@@ -27,9 +29,9 @@ def is_left_out(node: ir.Node) -> bool:
 
 def mark_selection(model: ir.Model, include: Selectors, exclude: Selectors, between: Between) -> None:
     """Marks every node that is not to be compiled, with the reason."""
-    nodes = list(model.graph)
+    nodes = list(model.graph.all_nodes())
     if between is not None:
-        _mark(nodes, nodes_between(model.graph, between), "outside the subgraph asked for (between)")
+        _mark(nodes, _with_inner(nodes_between(model.graph, between)), "outside the subgraph asked for (between)")
     if include is not None:
         _mark(nodes, _matching(nodes, include, "include"), "not included")
     if exclude is not None:
@@ -49,11 +51,26 @@ def _matching(nodes: Sequence[ir.Node], selectors: Selectors, option: str) -> se
     for selector in listed:
         if not isinstance(selector, str) and not callable(selector):
             raise OptionError(f"{option} takes names of nodes, op types or functions of a node, not {selector!r}")
-        matches = {node for node in nodes if _matches(node, selector)}
+        matches = _with_inner(node for node in nodes if _matches(node, selector))
         if not matches and isinstance(selector, str):
-            raise OptionError(f"{option}: no node is named '{selector}', has this op type or this layer annotation")
+            raise OptionError(
+                f"{option}: no node is named '{selector}', has this op type or this layer annotation"
+                f"{_meant(selector, nodes)}"
+            )
         found |= matches
     return found
+
+
+def _meant(selector: str, nodes: Iterable[ir.Node]) -> str:
+    """The name or op type that is spelled nearly so, as a question."""
+    known = {name.lower(): name for node in nodes for name in (node.op_type, node.name) if name}
+    close = difflib.get_close_matches(selector.lower(), known, 1)
+    return f"; did you mean '{known[close[0]]}'?" if close else ""
+
+
+def _with_inner(nodes: Iterable[ir.Node]) -> set[ir.Node]:
+    """Control flow is selected together with what is inside of it."""
+    return {found for node in nodes for found in (node, *inner_nodes(node))}
 
 
 def _matches(node: ir.Node, selector: Selector) -> bool:
@@ -79,8 +96,13 @@ def nodes_between(graph: ir.Graph, between: tuple[Sequence[str] | str, Sequence[
     for name in [*starts, *ends]:
         if name not in values:
             raise OptionError(f"between: the model has no value named '{name}'")
+    owner = {inner: node for node in graph for inner in inner_nodes(node)}
+
+    def readers(value: ir.Value) -> list[ir.Node | None]:
+        return [owner.get(use.node, use.node) for use in value.uses()]
+
     after: set[ir.Node] = set()
-    _walk([values[name] for name in starts], lambda value: [use.node for use in value.uses()], after, forward=True)
+    _walk([values[name] for name in starts], readers, after, forward=True)
     before: set[ir.Node] = set()
     stop = {values[name] for name in starts}
     _walk([values[name] for name in ends], lambda value: [value.producer()], before, forward=False, stop=stop)
@@ -104,5 +126,11 @@ def _walk(
             if node is None or node in seen:
                 continue
             seen.add(node)
-            reached = node.outputs if forward else [value for value in node.inputs if value is not None]
-            pending.extend(value for value in reached if value not in blocked)
+            pending.extend(value for value in (node.outputs if forward else _read(node)) if value not in blocked)
+
+
+def _read(node: ir.Node) -> list[ir.Value]:
+    """What a node reads, and what is read inside of it from around it."""
+    inner = list(inner_nodes(node))
+    values = (value for each in (node, *inner) for value in each.inputs)
+    return [value for value in values if value is not None and value.producer() not in inner]

@@ -1,8 +1,8 @@
 """Symbolic dims: clean names for the symbols of a model, and fixed values for those that the caller fixes.
 
-A name that is not an identifier ("batch-size", "?", "") would be read as an expression or not at all, so such symbols
-get a clean name. Expressions of other input symbols ("past + seq") stay expressions. An unknown dim of a graph input
-gets a symbol of its own: two unknowns are never assumed equal.
+A name that is not an identifier ("batch-size", "") would be read as an expression or not at all, so such symbols get a
+clean name. Expressions of other input symbols ("past + seq") stay expressions. An unknown dim of a graph input gets a
+symbol of its own: two unknowns are never assumed equal. What exporters write for an unknown dim ("?", -1) is one.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ Bounds = Mapping[str, int | tuple[int, int]]
 
 _MAX_NAME = 40
 _ASCENDING = "ortisan.ascending"
+_PLACEHOLDERS = frozenset({"?", "-1", "None"})
 
 
 def declare_ascending(model: ir.Model, dims: Sequence[Dim]) -> None:
@@ -34,6 +35,7 @@ def ascending(model: ir.Model) -> tuple[str, ...]:
 
 def name_symbols(model: ir.Model) -> dict[str, str]:
     """Cleans all symbols and names the unknown dims of graph inputs. Returns clean name -> name in the model."""
+    _forget_placeholders(model)
     texts = {dim.value for value in _values(model) for dim in _symbolic(value) if dim.value is not None}
     plain = {text for text in texts if _is_clean(text)}
     input_symbols = {dim.value for value in model.graph.inputs for dim in _symbolic(value)} & plain
@@ -57,6 +59,16 @@ def name_symbols(model: ir.Model) -> dict[str, str]:
                 dims.append(dim)
         value.shape = ir.Shape(dims)
     return originals
+
+
+def _forget_placeholders(model: ir.Model) -> None:
+    for value in _values(model):
+        if value.shape is not None and any(_is_placeholder(dim) for dim in value.shape):
+            value.shape = ir.Shape([None if _is_placeholder(dim) else dim for dim in value.shape])
+
+
+def _is_placeholder(dim: Dim) -> bool:
+    return dim < 0 if isinstance(dim, int) else dim.value in _PLACEHOLDERS
 
 
 def fix_dims(model: ir.Model, dims: Bounds, originals: Mapping[str, str]) -> int:

@@ -24,6 +24,7 @@ from ortisan.converter.unfuse.simple import (
     unfuse_gelu,
     unfuse_skip_layer_norm,
 )
+from ortisan.registry.surprise import Surprise, surprises
 
 __all__ = ["unfuse_contrib_ops"]
 
@@ -74,11 +75,15 @@ def _replace(node: ir.Node, graph: ir.Graph, model: ir.Model) -> None:
     known = set(graph.initializers)
     ops = StandardOps(node, graph, opset)
     try:
-        results = _UNFUSE[node.op_type](node, ops)
-    except Refusal:
+        with surprises(Refusal):
+            results = _UNFUSE[node.op_type](node, ops)
+    except (Refusal, Surprise) as reason:
+        for abandoned in ops.nodes:
+            for index in range(len(abandoned.inputs)):
+                abandoned.replace_input_with(index, None)
         for name in set(graph.initializers) - known:
             del graph.initializers[name]
-        raise
+        raise Refusal(str(reason)) from reason
     for number, new_node in enumerate(ops.nodes):
         set_origins(new_node, [node])
         new_node.name = f"{node.name}_{new_node.op_type}_{number}"

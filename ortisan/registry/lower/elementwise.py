@@ -9,7 +9,7 @@ import numpy as np
 
 from ortisan.registry.builder import is_constant
 from ortisan.registry.dtypes import DType
-from ortisan.registry.entries import CONTRIB_DOMAIN, Site, lowers
+from ortisan.registry.entries import CONTRIB_DOMAIN, ML_DOMAIN, Site, lowers
 from ortisan.registry.graph import Value
 from ortisan.registry.refusal import Refused
 from ortisan.registry.scalars import SCALARS, Scalar
@@ -189,3 +189,16 @@ def quick_gelu(site: Site) -> Value:
     if alpha == 1.0:
         return b.elementwise("SILU", x)
     return b.elementwise("MUL", x, b.elementwise("SIGMOID", b.elementwise("MUL", x, b.number(alpha, x.dtype))))
+
+
+@lowers("Scaler", domain=ML_DOMAIN, attributes=["offset", "scale"])
+def scaler(site: Site) -> Value:
+    """(x - offset) * scale in float32, with one number for all features or one for each."""
+    b, x = site.builder, site.need(0)
+    if len(x.shape) not in (1, 2):
+        raise Refused(f"Scaler is supported for rows of features, not for {x.type}")
+    numbers = [np.array(site.attribute(name, []), np.float32) for name in ("offset", "scale")]
+    if any(given.size not in (1, x.shape[-1]) or not given.size for given in numbers):
+        raise Refused(f"Scaler has {numbers[0].size} offsets and {numbers[1].size} scales for {x.type}")
+    offset, scale = (b.constant(given) for given in numbers)
+    return b.elementwise("MUL", b.elementwise("SUB", b.cast(x, DType.FLOAT32), offset), scale)

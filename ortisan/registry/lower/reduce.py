@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from ortisan.registry.axes import normalize_axis, read_axes
 from ortisan.registry.builder import Builder, known_ints
-from ortisan.registry.entries import Site, lowers
+from ortisan.registry.dtypes import DType
+from ortisan.registry.entries import ML_DOMAIN, Site, lowers
 from ortisan.registry.graph import Value
 from ortisan.registry.ops import ArgReduce, CumSum, Reduce
 from ortisan.registry.ops.reduce import reduced_shape
@@ -40,6 +41,11 @@ def reduce_axes(b: Builder, x: Value, kind: str, axes: tuple[int, ...], keepdim:
     return b.reshape(result, reduced_shape(x.shape, axes, keepdim))
 
 
+def _keeps_dims(site: Site) -> bool:
+    """ONNX defines 0 and 1; ONNX Runtime keeps the dims for 1 and no other number."""
+    return bool(site.attribute("keepdims", 1) == 1)
+
+
 def _reduction(kind: str) -> Callable[[Site], Value]:
     def lower(site: Site) -> Value:
         x = site.need(0)
@@ -50,7 +56,7 @@ def _reduction(kind: str) -> Callable[[Site], Value]:
                     raise Refused("noop_with_empty_axes with no axes is not supported")
                 return x
             axes = tuple(range(len(x.shape)))
-        return reduce_axes(site.builder, x, kind, axes, bool(site.attribute("keepdims", 1)))
+        return reduce_axes(site.builder, x, kind, axes, _keeps_dims(site))
 
     return lower
 
@@ -63,7 +69,7 @@ def _arg(kind: str) -> Callable[[Site], Value]:
     def lower(site: Site) -> Value:
         x = site.need(0)
         axis = normalize_axis(site.attribute("axis", 0), len(x.shape))
-        keepdim, last = bool(site.attribute("keepdims", 1)), bool(site.attribute("select_last_index", 0))
+        keepdim, last = _keeps_dims(site), bool(site.attribute("select_last_index", 0))
         return site.builder.add(ArgReduce(kind, axis, keepdim, last), x)
 
     return lower
@@ -87,3 +93,19 @@ def global_average_pool(site: Site) -> Value:
     if len(x.shape) != 4:
         raise Refused(f"GlobalAveragePool is supported for images with 4 dims, not for {x.type}")
     return site.builder.add(Reduce("mean", 2, 3, True), x)
+
+
+@lowers("Normalizer", domain=ML_DOMAIN, attributes=["norm"])
+def normalizer(site: Site) -> Value:
+    """x by the largest element of its row, its sum of absolute values or its length, unless that is 0; in float32."""
+    b, x = site.builder, site.need(0)
+    norm = site.attribute("norm", "MAX")
+    if len(x.shape) not in (1, 2) or norm not in _NORMS:
+        raise Refused(f"Normalizer of '{norm}' of {x.type} is not supported")
+    rows, axis = b.cast(x, DType.FLOAT32), len(x.shape) - 1
+    by = b.add(Reduce(_NORMS[norm], axis, axis, keepdim=True), rows)
+    zero = b.number(0.0, DType.FLOAT32)
+    return b.elementwise("WHERE", b.elementwise("EQ", by, zero), rows, b.elementwise("DIV", rows, by))
+
+
+_NORMS = {"MAX": "max", "L1": "l1", "L2": "l2"}

@@ -63,9 +63,11 @@ def layer_norm(site: Site) -> Result:
 def _as_row(b: Builder, value: Value, x: Value, axis: int) -> Value:
     """Scale or bias in the normalized shape: leading dims of 1 are dropped, smaller shapes broadcast."""
     shape = x.shape[axis:]
-    if product(value.shape) == product(shape):
-        return b.reshape(value, shape)
-    return b.add(Expand(shape), value)
+    extra = max(0, len(value.shape) - len(shape))
+    if any(dim != 1 for dim in value.shape[:extra]):
+        raise Refused(f"a scale or bias of {value.type} is not of the shape that is normalized")
+    row = b.reshape(value, value.shape[extra:]) if extra else value
+    return row if row.shape == shape else b.add(Expand(shape), row)
 
 
 @lowers("RMSNormalization", since=23, attributes=["axis", "epsilon", "stash_type"])

@@ -21,9 +21,9 @@
 #include <utility>
 #include <vector>
 
-#include "bind.h"
 #include "element_size.h"
 #include "execution.h"
+#include "sizes.h"
 #include "thread_pool.h"
 
 namespace py = pybind11;
@@ -151,6 +151,7 @@ class Graph {
     if (out) check_count(spec_, out->size(), spec_.output_count, "arrays in out");
     Call call =
         prepare(objects, out ? *out : std::vector<py::object>(static_cast<size_t>(spec_.output_count), py::none()));
+    if (!call.work) return call.outputs;
     std::unique_ptr<Block> block = take_block(call.scratch_bytes);
     compute(call, block->data);
     keep_block(std::move(block));
@@ -158,7 +159,7 @@ class Graph {
   }
 
   py::tuple trace(const std::vector<py::object>& objects) {
-    Call call = prepare(objects, std::vector<py::object>(static_cast<size_t>(spec_.output_count), py::none()));
+    Call call = prepare(objects, std::vector<py::object>(static_cast<size_t>(spec_.output_count), py::none()), true);
     auto block = std::make_unique<Block>(static_cast<size_t>(call.scratch_bytes));
     if (block->size != 0) std::memset(block->data, 0, block->size);
     compute(call, block->data);
@@ -180,6 +181,7 @@ class Graph {
     std::vector<int64_t> symbols;
     std::shared_ptr<Weights> weights;
     int64_t scratch_bytes = 0;
+    bool work = false;
   };
 
   static const GraphSpec& find(int64_t index) {
@@ -194,7 +196,8 @@ class Graph {
     return threads;
   }
 
-  Call prepare(const std::vector<py::object>& objects, const std::vector<py::object>& out) const {
+  // With `trace` intermediate values count as work, too.
+  Call prepare(const std::vector<py::object>& objects, const std::vector<py::object>& out, bool trace = false) const {
     if (weights_ == nullptr) throw py::value_error(std::string(spec_.op) + ": set_weights has not been called");
     check_count(spec_, objects.size(), spec_.input_count, "inputs");
     Call call;
@@ -213,6 +216,9 @@ class Graph {
     char sentence[1024];
     if (!bind_symbols(spec_, shapes.data(), call.symbols.data(), sentence, sizeof sentence))
       throw py::value_error(sentence);
+    call.work = trace || has_work(spec_, call.symbols.data());
+    if (call.work && !check_sizes(spec_, call.symbols.data(), sentence, sizeof sentence))
+      throw py::value_error(sentence);
     for (int32_t o = 0; o < spec_.output_count; ++o) {
       const TensorSpec& output = spec_.outputs[o];
       std::vector<py::ssize_t> shape;
@@ -223,8 +229,11 @@ class Graph {
       call.output_data.push_back(call.outputs.back().mutable_data());
     }
     check_overlaps(call, out);
+    if (!call.work) return call;
     call.scratch_bytes = spec_.execution->scratch_bytes(call.symbols.data());
-    if (call.scratch_bytes < 0) throw py::value_error(std::string(spec_.op) + ": the inputs are too large");
+    if (call.scratch_bytes < 0 || call.scratch_bytes > most_bytes)
+      throw py::value_error(std::string(spec_.op) +
+                            ": the inputs are too large: a call would take over 2^47 bytes of working memory");
     return call;
   }
 

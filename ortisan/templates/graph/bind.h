@@ -16,12 +16,18 @@ struct InputShape {
   int32_t rank;
 };
 
-inline int64_t dim_value(const GraphSpec& graph, const DimSpec& dim, const int64_t* symbols) {
+// Unknown where int64_t can't hold it.
+inline MaybeInt maybe_dim_value(const GraphSpec& graph, const DimSpec& dim, const int64_t* symbols) {
   switch (dim.kind) {
     case DimSpec::fixed: return dim.value;
     case DimSpec::symbol: return symbols[dim.value];
-    default: return graph.expression(static_cast<int32_t>(dim.value), symbols);
+    default: return graph.expression(static_cast<int32_t>(dim.value), Symbols{symbols});
   }
+}
+
+// A dim of an input or output, of a call whose symbols are bound.
+inline int64_t dim_value(const GraphSpec& graph, const DimSpec& dim, const int64_t* symbols) {
+  return maybe_dim_value(graph, dim, symbols).value;
 }
 
 // A name from the model, cut to a length that leaves room for the rest of a sentence, never inside a UTF-8 character.
@@ -106,8 +112,12 @@ inline bool check_inputs(const Sentence& error, const InputShape* shapes, const 
     for (int32_t d = 0; d < input.rank; ++d) {
       const DimSpec& dim = input.dims[d];
       const int64_t size = shapes[i].dims[d];
-      const int64_t wanted = dim_value(graph, dim, symbols);
-      if (size == wanted) continue;
+      const MaybeInt expected = maybe_dim_value(graph, dim, symbols);
+      if (expected.is(size)) continue;
+      if (!expected.known)
+        return error.say("dim %d of input '%s' is %" PRId64 ", expected more than int64 can hold", d,
+                         Name(input.name).text, size);
+      const int64_t wanted = expected.value;
       if (dim.kind == DimSpec::symbol)
         return error.say("dim %d of input '%s' is %" PRId64 " but '%s' is %" PRId64 " in input '%s'", d,
                          Name(input.name).text, size, Name(graph.symbols[dim.value].name).text, wanted,
@@ -140,8 +150,11 @@ inline bool check_guards(const Sentence& error, const int64_t* symbols) {
   const GraphSpec& graph = error.graph;
   for (int32_t g = 0; g < graph.guard_count; ++g) {
     const GuardSpec& guard = graph.guards[g];
-    const int64_t a = dim_value(graph, guard.a, symbols);
-    const int64_t b = dim_value(graph, guard.b, symbols);
+    const MaybeInt maybe_a = maybe_dim_value(graph, guard.a, symbols);
+    const MaybeInt maybe_b = maybe_dim_value(graph, guard.b, symbols);
+    if (!MaybeInt::both(maybe_a, maybe_b))
+      return error.say("%s has sizes that int64 can't hold; give smaller inputs", Name(guard.where).text);
+    const int64_t a = maybe_a.value, b = maybe_b.value;
     const char* rule = nullptr;
     switch (guard.kind) {
       case GuardSpec::equal: rule = a == b ? nullptr : "%s needs equal sizes, got %" PRId64 " and %" PRId64; break;
@@ -149,7 +162,7 @@ inline bool check_guards(const Sentence& error, const int64_t* symbols) {
         rule = a == b || a == 1 || b == 1 ? nullptr : "%s can't broadcast size %" PRId64 " with size %" PRId64;
         break;
       case GuardSpec::divisible:
-        rule = b != 0 && a % b == 0 ? nullptr : "%s needs size %" PRId64 " to be a multiple of %" PRId64;
+        rule = b != 0 && (b == -1 || a % b == 0) ? nullptr : "%s needs size %" PRId64 " to be a multiple of %" PRId64;
         break;
       case GuardSpec::at_least: rule = a >= b ? nullptr : "%s has size %" PRId64 ", but needs at least %" PRId64; break;
     }
@@ -163,10 +176,13 @@ inline bool check_outputs(const Sentence& error, const int64_t* symbols) {
   for (int32_t o = 0; o < graph.output_count; ++o) {
     const TensorSpec& output = graph.outputs[o];
     for (int32_t d = 0; d < output.rank; ++d) {
-      const int64_t size = dim_value(graph, output.dims[d], symbols);
-      if (size < 0)
+      const MaybeInt size = maybe_dim_value(graph, output.dims[d], symbols);
+      if (!size.known)
+        return error.say("dim %d of output '%s' would be more than int64 can hold for these inputs", d,
+                         Name(output.name).text);
+      if (size.value < 0)
         return error.say("dim %d of output '%s' would be %" PRId64 " for these inputs", d, Name(output.name).text,
-                         size);
+                         size.value);
     }
   }
   return true;

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "array.h"
-#include "bind.h"
 #include "element_size.h"
 #include "ort_status.h"
+#include "sizes.h"
 
 namespace ortisan {
 
@@ -62,7 +62,7 @@ inline ort::Status* OrtKernel::load_weight(const ort::KernelInfo* info, int32_t 
   if (auto* status = actual.read(value)) return status;
   size_t count = 0;
   if (auto* status = ort::get_element_count(api, actual.info, &count)) return status;
-  const int64_t bytes = static_cast<int64_t>(count) * element_size(actual.dtype);
+  const int64_t bytes = (MaybeInt(static_cast<int64_t>(count)) * element_size(actual.dtype)).value;
   if (actual.dtype != weight.dtype || bytes != weight.bytes)
     return refuse(api, ort::invalid_argument,
                   "%s: weight '%s' is %" PRId64 " bytes of element type %d, but the library was built for %" PRId64
@@ -96,6 +96,7 @@ struct Call {
   Array<InputShape> shapes;
   Array<const void*> inputs;
   Array<void*> outputs;
+  bool work = false;  // whether an output has elements
 
   explicit Call(const OrtKernel& k)
       : api(k.api), graph(k.graph), dims(total_rank(graph.inputs, graph.input_count)), symbols(graph.symbol_count),
@@ -105,7 +106,7 @@ struct Call {
   explicit operator bool() const { return dims && symbols && sizes && shapes && inputs && outputs; }
   ort::Status* read_inputs(const ort::KernelContext* context);
   ort::Status* read_input(const ort::KernelContext* context, int32_t index, int64_t* input_dims);
-  ort::Status* bind() const;
+  ort::Status* bind();
   ort::Status* make_outputs(ort::KernelContext* context);
   ort::Status* check_sharing() const;
   ort::Status* prepare(ort::KernelContext* context);
@@ -138,9 +139,12 @@ inline ort::Status* Call::read_inputs(const ort::KernelContext* context) {
   return nullptr;
 }
 
-inline ort::Status* Call::bind() const {
+inline ort::Status* Call::bind() {
   char sentence[sentence_size];
-  if (bind_symbols(graph, shapes.items, symbols.items, sentence, sizeof sentence)) return nullptr;
+  if (bind_symbols(graph, shapes.items, symbols.items, sentence, sizeof sentence)) {
+    work = has_work(graph, symbols.items);
+    if (!work || check_sizes(graph, symbols.items, sentence, sizeof sentence)) return nullptr;
+  }
   return ort::create_status(api, ort::invalid_argument, sentence);
 }
 

@@ -21,9 +21,9 @@
 #include <utility>
 #include <vector>
 
-#include "bind.h"
 #include "cpu_features.h"
 #include "execution.h"
+#include "sizes.h"
 #include "thread_pool.h"
 #include "weight_copy.h"
 
@@ -134,6 +134,8 @@ class Op : public c10::OperatorKernel {
     std::vector<int64_t> symbols(static_cast<size_t>(spec_.symbol_count));
     char sentence[1024];
     TORCH_CHECK_VALUE(bind_symbols(spec_, shapes.data(), symbols.data(), sentence, sizeof sentence), sentence);
+    const bool work = has_work(spec_, symbols.data());
+    TORCH_CHECK_VALUE(!work || check_sizes(spec_, symbols.data(), sentence, sizeof sentence), sentence);
     std::vector<at::Tensor> outputs(results_.size());
     std::vector<void*> output_data;
     output_data.reserve(results_.size());
@@ -145,8 +147,10 @@ class Op : public c10::OperatorKernel {
       tensor = at::empty(sizes, at::TensorOptions().dtype(torch_type(output.dtype)));
       output_data.push_back(tensor.mutable_data_ptr());
     }
+    if (!work) return outputs;
     const int64_t bytes = spec_.execution->scratch_bytes(symbols.data());
-    TORCH_CHECK_VALUE(bytes >= 0, name_, ": the inputs are too large");
+    TORCH_CHECK_VALUE(bytes >= 0 && bytes <= most_bytes, name_,
+                      ": the inputs are too large: a call would take over 2^47 bytes of working memory");
     std::unique_ptr<Block> scratch = take_block(static_cast<size_t>(bytes));
     const char* failure = spec_.execution->run(symbols.data(), input_data.data(), weights_.data(), output_data.data(),
                                                scratch->data, pool_.handle());

@@ -13,7 +13,7 @@ from ortisan.registry.dims import Dim, floor_div
 from ortisan.registry.graph import Node, Value
 from ortisan.registry.ops import Attention
 
-_ATTENTION = Template("attention/attention", ("attention.h",))
+_ATTENTION = Template("attention/attention", ("attention.h",), instance="attention/instance")
 
 
 @dataclass(frozen=True)

@@ -39,13 +39,15 @@ TIMED = (DType.FLOAT32, DType.FLOAT64, DType.FLOAT16, DType.BFLOAT16)
 """Element types whose products are timed; the others are rare."""
 _RACE_SECONDS = {"auto": 0.1, "full": 1.0}
 _ALL_SECONDS = {"auto": 20.0, "full": math.inf}
+_FIRST_SECONDS, _SECONDS_PER_MIB = 2.0, 0.25
+"""What `auto` takes for a small model, and how it grows with the weights: what runs longer has more to win."""
 _ANSWER = ("blocking", "seconds", "cost_model_seconds", "noise")
 _MIB = 1 << 20
 _MOST_WORKING_SET = 256 * _MIB
 
 
 class Timer(Protocol):
-    """`Timer` of templates/cpu/tune/binding.cpp."""
+    """`BuiltTimer`, or what stands in for it in tests."""
 
     def launches(
         self,
@@ -169,14 +171,20 @@ class _Job:
         enough = min(max(64 * _MIB, 2 * self.machine.last_cache_bytes), _MOST_WORKING_SET)
         return min(1 << max(self.weight_bytes - 1, _MIB - 1).bit_length(), enough)
 
+    @property
+    def most_seconds(self) -> float:
+        if self.mode == "full":
+            return _ALL_SECONDS[self.mode]
+        return min(_ALL_SECONDS[self.mode], _FIRST_SECONDS + _SECONDS_PER_MIB * self.weight_bytes / _MIB)
+
     def measure(self, problems: Sequence[Problem], timer: Timer | None) -> tuple[dict[Problem, Choice], str | None]:
         """Choices as far as they could be made, and why there are not more."""
         done: dict[Problem, Choice] = {}
         try:
             self.say("preparing to time matrix products")
-            timer = timer or load_timer(self.isa, self.say).Timer()
+            timer = timer or load_timer(self.isa, self.say)
             self.before_timing()
-            end = time.monotonic() + _ALL_SECONDS[self.mode]
+            end = time.monotonic() + self.most_seconds
             for number, problem in enumerate(problems):
                 if time.monotonic() > end:
                     return done, f"the time was up with {len(problems) - number} sizes not timed"

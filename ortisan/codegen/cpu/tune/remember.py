@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ortisan.codegen.tools import build_cache as cache
+from ortisan.codegen.tools.cache_place import cache_folder, make_cache_folder
 
 FILE = "tuning.sqlite"
 _PATIENCE_SECONDS = 10.0
@@ -38,7 +39,7 @@ class Remembered:
 
 
 def tuning_file() -> Path:
-    return cache.cache_folder() / FILE
+    return cache_folder() / FILE
 
 
 def look_up(facts: Mapping[str, str]) -> dict[str, Any] | None:
@@ -112,7 +113,7 @@ def _run(ask: Callable[[sqlite3.Connection], T], otherwise: T, *, create: bool =
 
 
 def _ask(file: Path, ask: Callable[[sqlite3.Connection], T]) -> T:
-    file.parent.mkdir(parents=True, exist_ok=True)
+    make_cache_folder()
     with contextlib.closing(sqlite3.connect(file, timeout=_PATIENCE_SECONDS)) as base, base:
         base.execute("PRAGMA synchronous = OFF")  # a power failure may cost the file, and no build waits for the disk
         base.execute(_TABLE)

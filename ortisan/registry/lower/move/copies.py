@@ -15,7 +15,12 @@ from ortisan.registry.refusal import Refused
 @lowers("Concat", since=4, attributes=["axis"])
 def concat(site: Site) -> Value:
     parts = [site.need(index) for index in range(len(site.inputs))]
+    if not parts:
+        raise Refused("Concat of nothing")
     axis = normalize_axis(site.attribute("axis", 0), len(parts[0].shape))
+    rests = {(*part.shape[:axis], *part.shape[axis + 1 :]) for part in parts}
+    if len(rests) > 1 and any(0 in rest for rest in rests):
+        raise Refused("an input has no elements and other dims, which ONNX Runtime skips")
     return parts[0] if len(parts) == 1 else site.builder.add(Concatenate(axis), *parts)
 
 
@@ -71,6 +76,8 @@ def _pad(site: Site, pads: list[Dim], axes: list[int], value: Value | None) -> V
     after: list[Dim] = [0] * len(x.shape)
     for index, axis in enumerate(axes):
         before[axis], after[axis] = pads[index], pads[index + len(axes)]
+    if mode == "wrap" and any(not is_static(width) or width < 0 for width in (*before, *after)):
+        raise Refused("Pad mode 'wrap' with a negative width wraps what is left of the axis, which is not supported")
     extra = (value,) if value is not None and mode == "constant" else ()
     return site.builder.add(Pad(tuple(before), tuple(after), mode), x, *extra)
 

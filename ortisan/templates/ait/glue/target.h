@@ -92,12 +92,6 @@ inline ort::Status* Kernel::load(const ort::KernelInfo* info, Setting setting) {
   return set_constants();
 }
 
-inline bool is_empty(const AitValue& value) {
-  for (size_t d = 0; d < value.rank; ++d)
-    if (value.dims[d] == 0) return true;
-  return false;
-}
-
 // AITemplate's kernels read and write up to 16 bytes at once. ONNX Runtime's own memory is aligned to more, but a caller may bind
 // any address.
 inline ort::Status* Kernel::check_alignment(const char* kind, const TensorSpec& tensor, const void* data) const {
@@ -110,6 +104,7 @@ inline ort::Status* Kernel::check_alignment(const char* kind, const TensorSpec& 
 inline ort::Status* Kernel::compute(ort::KernelContext* context) const {
   Call call(*this);
   if (auto* status = call.prepare(context)) return status;
+  if (!call.work) return nullptr;
   Array<AitValue> inputs(graph.input_count), outputs(graph.output_count);
   if (!inputs || !outputs) return out_of_memory(api, graph.op);
   for (int32_t i = 0; i < graph.input_count; ++i) {
@@ -118,15 +113,12 @@ inline ort::Status* Kernel::compute(ort::KernelContext* context) const {
     inputs[i] = {graph.execution->inputs[i], const_cast<void*>(call.inputs[i]), call.shapes[i].dims,
                  static_cast<size_t>(input.rank), input.dtype};
   }
-  bool empty = graph.output_count > 0;
   const int64_t* dims = call.sizes.items;
   for (int32_t o = 0; o < graph.output_count; dims += graph.outputs[o].rank, ++o) {
     const TensorSpec& output = graph.outputs[o];
     if (auto* status = check_alignment("output", output, call.outputs[o])) return status;
     outputs[o] = {graph.execution->outputs[o], call.outputs[o], dims, static_cast<size_t>(output.rank), output.dtype};
-    empty = empty && is_empty(outputs[o]);
   }
-  if (empty) return nullptr;
   void* stream = nullptr;
   if (auto* status = ort::context_gpu_stream(api, context, &stream)) return status;
   const char* failure = model().run(state, inputs.items, outputs.items, stream);

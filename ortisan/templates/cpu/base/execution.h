@@ -7,8 +7,8 @@
 namespace ortisan {
 
 struct Execution {
-  int64_t (*scratch_bytes)(const int64_t* symbols);
-  // Null, or the failure's message (static storage). A pointer is null only where a tensor has no elements; scratch is
+  int64_t (*scratch_bytes)(const int64_t* symbols);  // negative when int64_t can't hold it
+  // Only for symbols that bind_symbols and check_sizes accept. Null, or the failure's message (static storage). A pointer is null only where a tensor has no elements; scratch is
   // 64-byte aligned.
   const char* (*run)(const int64_t* symbols, const void* const* inputs, const void* const* weights,
                      void* const* outputs, char* scratch, Parallel parallel);

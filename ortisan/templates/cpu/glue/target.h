@@ -77,8 +77,10 @@ struct Scratch {
   }
   ort::Status* reserve(int64_t bytes) {
     constexpr int64_t more = 63 + 2 * fence;
-    if (bytes < 0 || bytes > INT64_MAX - more)
-      return refuse(kernel.api, ort::invalid_argument, "%s: the inputs are too large", Name(kernel.graph.op).text);
+    if (bytes < 0 || bytes > most_bytes)
+      return refuse(kernel.api, ort::invalid_argument,
+                    "%s: the inputs are too large: a call would take over 2^47 bytes of working memory",
+                    Name(kernel.graph.op).text);
     if (bytes == 0) return nullptr;
     size = static_cast<size_t>(bytes);
     if (auto* status = ort::allocator_alloc(kernel.api, kernel.allocator, size + more, &block)) return status;
@@ -120,6 +122,7 @@ struct SessionPool {
 inline ort::Status* Kernel::compute(ort::KernelContext* context) const {
   Call call(*this);
   if (auto* status = call.prepare(context)) return status;
+  if (!call.work) return nullptr;
   const Execution& execution = *graph.execution;
   Scratch scratch(*this);
   if (auto* status = scratch.reserve(execution.scratch_bytes(call.symbols.items))) return status;

@@ -130,6 +130,15 @@ void copy_transposed(Context& c, int64_t count, CopyAxis* axes, int64_t row_axis
 
 }  // namespace detail
 
+// Whether a copy moves anything. Where it does not, its pointers may be null, to which nothing can be added.
+template <int R>
+bool spans_elements(const int64_t (&extent)[R]) {
+  for (int axis = 0; axis < R; ++axis) {
+    if (extent[axis] <= 0) return false;
+  }
+  return true;
+}
+
 // dst[sum i_a dst_stride_a] = src[sum i_a src_stride_a] over all indices i_a < extent_a; rank <= max_rank. The two must not
 // overlap. With `streamed`, long copies leave nothing of dst in the caches: for what nobody reads soon.
 template <class E>

@@ -1,32 +1,38 @@
-// A Python module that times matrix products under several blockings.
+// Times matrix products under several blockings, for codegen/cpu/tune/timer.py. Plain functions: a module of pybind11 takes far
+// longer to compile than the products.
 //
-//   Timer().time_products(type, rows, depth, columns, blockings, threads, copies, seconds) -> [seconds under each blocking]
-//   Timer().launches(type, rows, depth, columns, blockings) -> [what each blocking comes to here]
-//
-// A blocking is (depth, band, work, prefetch), a launch is (depth, bands, groups, prefetch).
+// A blocking is 4 numbers: depth, band, work, prefetch; a launch is depth, bands, groups, prefetch.
 
-#include <pybind11/pybind11.h>
-#include <pybind11/stl.h>
 #include <time.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <memory>
 #include <mutex>
-#include <string>
-#include <tuple>
+#include <new>
+#include <stdexcept>
 #include <vector>
 
 #include "products.h"
 #include "thread_pool.h"
 
-namespace py = pybind11;
+extern "C" {
+
+struct OrtisanProduct {
+  const char* type;
+  int64_t rows, depth;
+  const int64_t* columns;
+  int64_t column_count;
+  const int64_t* blockings;
+  int64_t blocking_count;
+};
+
+}  // extern "C"
 
 namespace ortisan {
 namespace {
-
-using Numbers = std::tuple<int64_t, int64_t, int64_t, bool>;
 
 constexpr double sample_seconds = 50e-6;  // what is shorter runs several times in a row, for the clock's sake
 constexpr double hopeless = 1.25;  // times the best after the first rounds: such a blocking is not run again
@@ -87,22 +93,23 @@ class Bench {
   Ones a_, out_;
 };
 
-std::vector<Blocking> checked(const std::vector<Numbers>& blockings) {
+std::vector<Blocking> checked_blockings(const OrtisanProduct& asked) {
   std::vector<Blocking> all;
-  for (const auto& [depth, band, work, prefetch] : blockings) {
-    if (std::min({depth, band, work}) < 1)
-      throw py::value_error("depth, band and work of a blocking must be at least 1");
-    all.push_back({depth, band, work, prefetch});
+  for (int64_t i = 0; i < asked.blocking_count; ++i) {
+    const int64_t* numbers = asked.blockings + 4 * i;
+    if (std::min({numbers[0], numbers[1], numbers[2]}) < 1)
+      throw std::invalid_argument("depth, band and work of a blocking must be at least 1");
+    all.push_back({numbers[0], numbers[1], numbers[2], numbers[3] != 0});
   }
   return all;
 }
 
-const TimedProduct& checked_product(const std::string& type, int64_t rows, int64_t depth,
-                                    const std::vector<int64_t>& columns) {
-  const TimedProduct* product = find_product(type.c_str());
-  if (product == nullptr) throw py::value_error("products of " + type + " are not timed");
-  if (rows < 1 || depth < 1 || columns.empty() || *std::min_element(columns.begin(), columns.end()) < 1)
-    throw py::value_error("rows, depth and columns must be at least 1");
+const TimedProduct& checked_product(const OrtisanProduct& asked) {
+  const TimedProduct* product = find_product(asked.type);
+  if (product == nullptr) throw std::invalid_argument("products of this type are not timed");
+  const int64_t* last = asked.columns + asked.column_count;
+  if (asked.rows < 1 || asked.depth < 1 || asked.column_count < 1 || *std::min_element(asked.columns, last) < 1)
+    throw std::invalid_argument("rows, depth and columns must be at least 1");
   return *product;
 }
 
@@ -124,44 +131,31 @@ std::vector<double> race(Bench& bench, const std::vector<Blocking>& blockings, d
   return best;
 }
 
+// Products of one input are one list of panels, so they are timed as one product that has as many.
+int64_t padded(const TimedProduct& product, const OrtisanProduct& asked) {
+  const int64_t width = product.panel_width;
+  int64_t all = 0;
+  for (int64_t i = 0; i < asked.column_count; ++i) all += (asked.columns[i] + width - 1) / width * width;
+  return all;
+}
+
 // Keeps the weights from one product to the next: to fill them takes as long as many runs.
 class Timer {
  public:
-  std::vector<double> time_products(const std::string& type, int64_t rows, int64_t depth,
-                                    const std::vector<int64_t>& columns, const std::vector<Numbers>& blockings,
-                                    int threads, int64_t copies, double seconds) {
-    const TimedProduct& product = checked_product(type, rows, depth, columns);
+  void time(const OrtisanProduct& asked, int threads, int64_t copies, double seconds, double* results) {
+    const TimedProduct& product = checked_product(asked);
     if (threads < 1 || threads > 1024 || copies < 1)
-      throw py::value_error("threads must be 1..1024 and copies at least 1");
-    const std::vector<Blocking> given = checked(blockings);
-    if (blockings.empty()) return {};
-    const py::gil_scoped_release released;
+      throw std::invalid_argument("threads must be 1..1024 and copies at least 1");
+    const std::vector<Blocking> blockings = checked_blockings(asked);
+    if (blockings.empty()) return;
     const std::lock_guard<std::mutex> turn(turn_);
-    const int64_t N = padded(product, columns);
-    Bench bench(product, rows, depth, N, threads, copies, weights(product, N * depth * copies));
-    return race(bench, given, seconds);
-  }
-
-  std::vector<Numbers> launches(const std::string& type, int64_t rows, int64_t depth,
-                                const std::vector<int64_t>& columns, const std::vector<Numbers>& blockings) const {
-    const TimedProduct& product = checked_product(type, rows, depth, columns);
-    std::vector<Numbers> all;
-    for (const Blocking& blocking : checked(blockings)) {
-      const Launch launch = product.launch(rows, padded(product, columns), depth, blocking);
-      all.emplace_back(launch.depth, launch.bands, launch.groups, launch.prefetch);
-    }
-    return all;
+    const int64_t N = padded(product, asked), K = asked.depth;
+    Bench bench(product, asked.rows, K, N, threads, copies, weights(product, N * K * copies));
+    const std::vector<double> best = race(bench, blockings, seconds);
+    std::copy(best.begin(), best.end(), results);
   }
 
  private:
-  // Products of one input are one list of panels, so they are timed as one product that has as many.
-  static int64_t padded(const TimedProduct& product, const std::vector<int64_t>& columns) {
-    const int64_t width = product.panel_width;
-    int64_t all = 0;
-    for (const int64_t n : columns) all += (n + width - 1) / width * width;
-    return all;
-  }
-
   const char* weights(const TimedProduct& product, int64_t count) {
     if (product_ != &product || count_ < count) {
       weights_.reset();
@@ -178,17 +172,47 @@ class Timer {
   std::unique_ptr<Ones> weights_;
 };
 
+// Runs f and tells how it ended: 0 is well, 1 has a sentence, 2 is a lack of memory.
+template <class F>
+int guarded(char* sentence, size_t size, const F& f) noexcept {
+  try {
+    f();
+    return 0;
+  } catch (const std::bad_alloc&) {
+    return 2;
+  } catch (const std::exception& error) {
+    std::snprintf(sentence, size, "%s", error.what());
+    return 1;
+  }
+}
+
 }  // namespace
 }  // namespace ortisan
 
-PYBIND11_MODULE(ORTISAN_MODULE, module) {
-  using ortisan::Timer;
-  module.doc() = "Times matrix products under several blockings.";
-  py::class_<Timer>(module, "Timer")
-      .def(py::init<>())
-      .def("launches", &Timer::launches, py::arg("type"), py::arg("rows"), py::arg("depth"), py::arg("columns"),
-           py::arg("blockings"), "What each blocking comes to on the instruction set that the module is built for.")
-      .def("time_products", &Timer::time_products, py::arg("type"), py::arg("rows"), py::arg("depth"),
-           py::arg("columns"), py::arg("blockings"), py::arg("threads"), py::arg("copies"), py::arg("seconds"),
-           "Best seconds of one product under each blocking. Each run reads the next of `copies` of the weights.");
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+EXPORT void* ortisan_timer() { return new (std::nothrow) ortisan::Timer; }
+
+EXPORT void ortisan_timer_free(void* timer) { delete static_cast<ortisan::Timer*>(timer); }
+
+// Best seconds of one product under each blocking. Each run reads the next of `copies` of the weights.
+EXPORT int ortisan_time_products(void* timer, const OrtisanProduct* asked, int threads, int64_t copies, double seconds,
+                                 double* results, char* sentence, size_t size) {
+  return ortisan::guarded(
+      sentence, size, [&] { static_cast<ortisan::Timer*>(timer)->time(*asked, threads, copies, seconds, results); });
 }
+
+// What each blocking comes to on the instruction set that this is built for.
+EXPORT int ortisan_launches(const OrtisanProduct* asked, int64_t* results, char* sentence, size_t size) {
+  return ortisan::guarded(sentence, size, [&] {
+    const ortisan::TimedProduct& product = ortisan::checked_product(*asked);
+    const int64_t N = ortisan::padded(product, *asked);
+    for (const ortisan::Blocking& blocking : ortisan::checked_blockings(*asked)) {
+      const ortisan::Launch launch = product.launch(asked->rows, N, asked->depth, blocking);
+      for (const int64_t number : {launch.depth, launch.bands, launch.groups, int64_t(launch.prefetch)})
+        *results++ = number;
+    }
+  });
+}
+
+#undef EXPORT
