@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import signal
+import subprocess
 import sys
 import tarfile
 import zipfile
@@ -114,6 +115,31 @@ def test_what_can_not_be_had_is_told_and_the_rest_is_fetched(tmp_path: Path, mon
     assert is_there(ONE, tmp_path)
     assert not fetch([ONE], tmp_path, said.append)
     assert len(said) == 2
+
+
+def test_a_folder_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pip(argv: list[str], cwd: Path, **_: object) -> subprocess.CompletedProcess[str]:
+        wheel(cwd / argv[argv.index("--dest") + 1] / "a.whl", {"some/one.onnx": b"one"})
+        return subprocess.CompletedProcess(argv, 0, "", "")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(fetching.subprocess, "run", pip)
+    assert not fetch([ONE], Path("models"), print)
+    assert is_there(ONE, tmp_path / "models")
+
+
+@pytest.mark.parametrize(
+    "said, reason",
+    [
+        ("ERROR: No matching distribution\nWARNING: 'x' is ignored\n", "No matching distribution"),
+        ("WARNING: 'x' is ignored\n", "WARNING: 'x' is ignored"),
+        ("", "nothing was said"),
+    ],
+)
+def test_a_failed_download_says_why(said: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = subprocess.CompletedProcess[str]([], 1, "", said)
+    monkeypatch.setattr(fetching.subprocess, "run", lambda *_, **__: failed)
+    assert fetch([ONE], tmp_path, print) == {"one": f"'some-package==1.0' could not be downloaded: {reason}"}
 
 
 def test_inputs_are_what_they_say_and_always_the_same() -> None:

