@@ -81,7 +81,7 @@ def test_build_as_json(model: Path, tmp_path: Path) -> None:
     "arguments, message",
     [
         (["--dim", "rows=3"], "dims: the model has no symbolic dim 'rows'; its symbolic dims are: 'batch'"),
-        (["--dim", "batch"], "--dim 'batch' is not of the form NAME=N or NAME=LOW:HIGH"),
+        (["--dim", "batch"], "--dim 'batch' is not of the form NAME=N, NAME=LOW:HIGH or NAME=free"),
         (["--dim", "batch=9:2"], "the range of 'batch' must be (low, high) with 0 <= low <= high"),
         (["--between", "x"], "--between 'x' is not of the form IN,IN:OUT,OUT"),
         (["--between", "x:nowhere"], "between: the model has no value named 'nowhere'"),

@@ -9,12 +9,15 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, fields
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
 
 import typer
 
 from ortisan.errors import OptionError
 from ortisan.pipeline.options import Options, option_names
+
+if TYPE_CHECKING:  # the help is shown without the compiler behind it
+    from ortisan.converter.read.symbols import Bound
 
 Model: TypeAlias = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file.", show_default=False)]
 Folder: TypeAlias = Annotated[Path, typer.Argument(metavar="DIR", help="An artifact folder.", show_default=False)]
@@ -110,14 +113,19 @@ def read_target(target: str, arch: str | None) -> str:
     return f"{kind}:{arch}"
 
 
-def read_dims(texts: Sequence[str] | None) -> dict[str, int | tuple[int, int]]:
-    """{"batch": 1, "seq": (1, 512)} of "batch=1" and "seq=1:512"."""
-    dims: dict[str, int | tuple[int, int]] = {}
+def read_dims(texts: Sequence[str] | None) -> dict[str, Bound]:
+    """{"batch": 1, "seq": (1, 512), "width": "free"} of "batch=1", "seq=1:512" and "width=free"."""
+    dims: dict[str, Bound] = {}
     for text in texts or ():
-        match = re.fullmatch(r"(.+)=(\d+)(?::(\d+))?", text.strip())
+        match = re.fullmatch(r"(.+)=(?:(free)|(\d+)(?::(\d+))?)", text.strip())
         if match is None:
-            raise OptionError(f"--dim '{text}' is not of the form NAME=N or NAME=LOW:HIGH, as in batch=1 or seq=1:512")
-        name, low, high = match.groups()
+            raise OptionError(
+                f"--dim '{text}' is not of the form NAME=N, NAME=LOW:HIGH or NAME=free, as in batch=1 or seq=1:512"
+            )
+        name, free, low, high = match.groups()
+        if free:
+            dims[name] = "free"
+            continue
         if high is None and int(low) == 0:
             warnings.warn(f"--dim {text}: what has this dim has no elements.", stacklevel=2)
         dims[name] = int(low) if high is None else (int(low), int(high))

@@ -52,6 +52,9 @@ def show_artifact(artifact: Artifact) -> None:
         show_benches(list(relabelled(artifact.benches, manifest["options"]["dims"])))
     if manifest.get("narrow"):
         say(f"{manifest['narrow']}.")
+    for name, bound in manifest["options"]["dims"].items():
+        if bound == "free":
+            say(f"Inputs may differ in '{name}', a name that several of their dims have (--dim {name}=free).")
     for warning in manifest.get("warnings", ()):
         say(f"Warning: {warning}.")
     if manifest.get("not_run"):

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 from ortisan.checks.bench import Bench
 from ortisan.checks.inputs import Cases, Inputs
 from ortisan.checks.source_runs import SourceRuns
+from ortisan.converter.read.symbols import FREE
 from ortisan.errors import ArtifactError, OptionError
+from ortisan.pipeline.compilation import Compilation
 from ortisan.pipeline.compile import Progress, compile_source
-from ortisan.pipeline.draft import Draft, Job, write_draft, write_without
+from ortisan.pipeline.draft import Draft, Job, write_again, write_draft, write_without
 from ortisan.pipeline.give_back import choose_faster, time_whole
 from ortisan.pipeline.manifest import Measured, describe_artifact
 from ortisan.pipeline.options import Options, make_options, takes_options
@@ -116,21 +118,37 @@ def _build(
     with SourceRuns(
         file, source.label, verify=verify, time=time, providers=providers, threads=_thread_counts()
     ) as runs:
-        compiled = compile_source(source, options, on_progress, before_timing=runs.settle)
-        if verify or (time and options.keep == "faster"):
-            runs.check()
-        if run and options.keep == "faster" and not _is_asked(options):
-            compiled = compiled.without(cannot_pay(compiled))
         cases = Cases(inputs, lambda: source.sampler(options.bounds))
         job = Job(source, options, cases, runs, say)
+        compiled = _compile(job, run)
+        if verify or (time and options.keep == "faster"):
+            runs.check()
         with staged_folder(place) as staged:
             if verify and compiled.ops:
                 runs.begin_runs(cases, first_only=options.quick)
             draft, found = write_draft(staged, compiled, job), Measured(not_run=obstacle)
             if run:
+                draft, job = _freed(draft, job) if verify and compiled.ops else (draft, job)
                 draft, found = _measure(draft, job)
             write_manifest(staged, describe_artifact(draft.compiled, draft.written(), found))
     return replace(open_artifact(place), verification=found.verification, benches=tuple(found.benches))
+
+
+def _compile(job: Job, run: bool) -> Compilation:
+    compiled = compile_source(job.source, job.options, job.say, before_timing=job.runs.settle)
+    if run and job.options.keep == "faster" and not _is_asked(job.options):
+        compiled = compiled.without(cannot_pay(compiled))
+    return compiled
+
+
+def _freed(draft: Draft, job: Job) -> tuple[Draft, Job]:
+    """The model compiled again, with dims free whose name is a mere label in inputs that ONNX Runtime ran."""
+    labels = {name for case in job.runs.expected().cases for name in job.source.mere_labels(case.case.feeds)}
+    labels &= {draft.compiled.symbols[symbol] for graph in draft.compiled.graphs for symbol in graph.symbols}
+    if not labels:
+        return draft, job
+    job = replace(job, options=replace(job.options, dims={**job.options.bounds, **dict.fromkeys(sorted(labels), FREE)}))
+    return write_again(draft, _compile(job, run=True), job), job
 
 
 def _is_asked(options: Options) -> bool:

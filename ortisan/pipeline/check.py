@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ortisan.checks.bench import Bench, check_rivals, time_pair
-from ortisan.checks.expected import expect
+from ortisan.checks.expected import Expected, expect
 from ortisan.checks.inputs import Cases, Inputs
 from ortisan.checks.isolated import Isolated
 from ortisan.checks.noise import measure_noise
@@ -65,17 +65,18 @@ def verify(
         cases = Cases(inputs, lambda: source.sampler(plain_dims({**options["dims"], **(dims or {})})))
         rounded = {name: DType(dtype) for name, dtype in artifact.manifest["rounded"].items()}
         with Isolated() as runner:
-            found = _compare(runner, artifact, source, cases, rounded)
-            departure = find_departure(runner, artifact, source, cases.compared()) if per_node else None
+            expected = expect(runner, reference_session(source.file), cases.compared(), cases)
+            found = _compare(runner, artifact, source, expected, rounded)
+            ran = (each.case for each in expected.cases)
+            departure = find_departure(runner, artifact, source, ran) if per_node else None
     return Checked(found, departure)
 
 
 def _compare(
-    runner: Isolated, artifact: Artifact, source: Source, cases: Cases, rounded: Mapping[str, DType]
+    runner: Isolated, artifact: Artifact, source: Source, expected: Expected, rounded: Mapping[str, DType]
 ) -> Verification:
     """At the plain tolerance, and where that is not met, by the noise of the source model itself."""
     reference, compiled = reference_session(source.file), artifact_session(artifact)
-    expected = expect(runner, reference, cases.compared(), cases)
     found = compare_session(runner, compiled, expected, rounded)
     if found.passed:
         return found

@@ -34,8 +34,9 @@ _MAX_NAME = 40
 def compile(model: Model, *, on_progress: Progress = None, **options: Unpack[Keywords]) -> Compilation:
     """Lowers a model, whole or in part, to op graphs and plans their kernels. Nothing is built yet.
 
-    `dims` fixes ({"batch": 1}) or bounds ({"seq": (1, 512)}) symbolic dims. `include` and `exclude` take node names, op
-    types, "layer_ann:PREFIX" for annotated layers, or predicates; `between` takes names of values (inputs, outputs).
+    `dims` fixes ({"batch": 1}) or bounds ({"seq": (1, 512)}) symbolic dims; {"width": "free"} lets inputs differ in
+    dims of that name. `include` and `exclude` take node names, op types, "layer_ann:PREFIX" for annotated layers, or
+    predicates; `between` takes names of values (inputs, outputs).
     `whole_graph=True` compiles everything or raises an error that names each node that can't be compiled.
 
     `cache="in-place"` makes past and present of a decoder one buffer, so that a step writes its new positions and

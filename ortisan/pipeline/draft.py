@@ -105,10 +105,15 @@ def write_draft(staged: Path, compiled: Compilation, job: Job) -> Draft:
 
 def write_without(draft: Draft, reasons: Mapping[int, str], job: Job) -> Draft:
     """Writes the folder again, some of the subgraphs (index -> reason) left to ONNX Runtime."""
+    return write_again(draft, draft.compiled.without(reasons), job)
+
+
+def write_again(draft: Draft, compiled: Compilation, job: Job) -> Draft:
+    """Writes the folder anew, for another compilation of the model."""
     draft.hashes.result()
     for item in list(draft.folder.iterdir()):
         if item.is_dir() and item.name != DEPARTURES:
             shutil.rmtree(item)
         elif item.is_file():
             item.unlink()
-    return write_draft(draft.folder, draft.compiled.without(reasons), job)
+    return write_draft(draft.folder, compiled, job)

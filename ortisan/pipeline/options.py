@@ -20,9 +20,10 @@ if TYPE_CHECKING:  # the command line shows the options without the compiler beh
     from ortisan.codegen.backend import Backend, Tune
     from ortisan.converter.passes.kv_cache import Cache
     from ortisan.converter.read.selection import Between, Selectors
+    from ortisan.converter.read.symbols import Bound
     from ortisan.runtime.settings import Weights
 
-Dims: TypeAlias = "Mapping[str, int | tuple[int, int]]"
+Dims: TypeAlias = "Mapping[str, int | tuple[int, int] | Literal['free']]"
 Precision: TypeAlias = Literal["keep", "fp16"]
 Keep: TypeAlias = Literal["faster", "all"]
 Form: TypeAlias = Literal["text", "choice", "flag", "list", "dims", "between"]
@@ -54,7 +55,12 @@ class Options:
     )
     dims: Dims | None = field(
         default=None,
-        metadata=_shown("dims", "Fix or bound a symbolic dim: batch=1, seq=1:512.", "NAME=N|LOW:HIGH", flag="--dim"),
+        metadata=_shown(
+            "dims",
+            "Fix or bound a symbolic dim: batch=1, seq=1:512; free: inputs with a dim of this name may differ in it.",
+            "NAME=N|LOW:HIGH|free",
+            flag="--dim",
+        ),
     )
     include: Selectors = field(
         default=None,
@@ -131,7 +137,7 @@ class Options:
         return parse_target(self.target)
 
     @property
-    def bounds(self) -> dict[str, int | tuple[int, int]]:
+    def bounds(self) -> dict[str, Bound]:
         """`dims`, never None."""
         return dict(self.dims or {})
 
@@ -219,7 +225,7 @@ def takes_options(function: _F) -> _F:
     return function
 
 
-def plain_dims(dims: Dims | None) -> dict[str, int | tuple[int, int]]:
+def plain_dims(dims: Dims | None) -> dict[str, Bound]:
     """`dims` with numpy's whole numbers as ints and lists as tuples; what they say is checked against the model."""
     if not isinstance(dims or {}, Mapping):
         raise OptionError(

@@ -48,10 +48,9 @@ class Departure:
         return f"{self.value} = {self.op_name}(...) in {self.op} at {self.case}: {figures}; from ONNX nodes: {nodes}"
 
 
-def find_departure(
-    runner: Isolated, artifact: Artifact, source: Source, cases: Iterable[Iterable[Case]]
-) -> Departure | None:
+def find_departure(runner: Isolated, artifact: Artifact, source: Source, cases: Iterable[Case]) -> Departure | None:
     """Recompiles the model so that every value stays in memory, and runs it with the artifact's own weights.
+    ONNX Runtime ran the model on each of the cases.
 
     What flows through control flow can't be seen from outside, so subgraphs in there are left out.
     """
@@ -106,21 +105,13 @@ def _weights(artifact: Artifact, compiled: Compilation) -> list[list[Array]]:
 
 
 def _runs(
-    runner: Isolated, plain: ir.Model, compiled: Compilation, cases: Iterable[Iterable[Case]]
+    runner: Isolated, plain: ir.Model, compiled: Compilation, cases: Iterable[Case]
 ) -> Iterator[tuple[str, Mapping[str, Array]]]:
     """For each case what flows into the subgraphs."""
-    for attempts in cases:
-        tried: list[str] = []
-        with tempfile.TemporaryDirectory(prefix="ortisan-values-") as folder:
-            listed = _remember(attempts, tried)
-            values = boundary_values(runner, plain, compiled.subgraphs, listed, Path(folder))
-        yield tried[-1], values
-
-
-def _remember(cases: Iterable[Case], tried: list[str]) -> Iterator[Case]:
     for case in cases:
-        tried.append(case.label)
-        yield case
+        with tempfile.TemporaryDirectory(prefix="ortisan-values-") as folder:
+            values = boundary_values(runner, plain, compiled.subgraphs, [case], Path(folder))
+        yield case.label, values
 
 
 def _first_departure(

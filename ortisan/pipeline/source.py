@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,11 +20,13 @@ from ortisan.converter.passes import cleanup
 from ortisan.converter.passes.kv_cache import Cache, put_cache_in_place
 from ortisan.converter.passes.move_weights import move_weights
 from ortisan.converter.passes.origin import record_origins
+from ortisan.converter.read.labels import mere_labels
 from ortisan.converter.read.load import copy_model, external_files, load_model
 from ortisan.converter.read.model_hash import model_hash
 from ortisan.converter.read.symbols import Bounds
 from ortisan.converter.save import save_with_external_data
 from ortisan.errors import ArtifactError, ModelError
+from ortisan.registry.dtypes import Array
 from ortisan.runtime.manifest import Manifest, sha256
 
 Model: TypeAlias = "str | os.PathLike[str] | onnx.ModelProto | ir.Model"
@@ -84,6 +87,10 @@ class Source:
 
     def sampler(self, dims: Bounds) -> Sampler:
         return Sampler(self._inlined[0], dims)
+
+    def mere_labels(self, feeds: Mapping[str, Array]) -> set[str]:
+        """The names of dims that have several sizes in these inputs."""
+        return mere_labels(self._loaded.graph.inputs, {name: array.shape for name, array in feeds.items()})
 
     @functools.cached_property
     def op_types(self) -> dict[str, str]:

@@ -58,7 +58,7 @@ def _files(value: Any) -> bool:
 
 
 def _dims(value: Any) -> bool:
-    return _map(lambda bound: _size(bound) or (_list(_size)(bound) and len(bound) == 2))(value)
+    return _map(lambda bound: _size(bound) or bound == "free" or (_list(_size)(bound) and len(bound) == 2))(value)
 
 
 _NEEDED: dict[str, Form] = {

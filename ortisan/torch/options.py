@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from ortisan.codegen.backend import Tune
+from ortisan.converter.read.symbols import FREE
 from ortisan.errors import OptionError
 from ortisan.pipeline.options import Keep, Options, option_names
 
@@ -55,7 +56,7 @@ class FrontOptions:
 
     @property
     def dims(self) -> dict[str, int | tuple[int, int]]:
-        return self.build.bounds
+        return {name: bound for name, bound in self.build.bounds.items() if bound != FREE}
 
     def __post_init__(self) -> None:
         if self.exporter not in ("dynamo", "legacy") and not callable(self.exporter):
@@ -64,6 +65,10 @@ class FrontOptions:
             raise OptionError(f"check must be 'eager' or None, not {self.check!r}")
         if self.opset is not None and (isinstance(self.opset, bool) or not isinstance(self.opset, int)):
             raise OptionError(f"opset must be a whole number, not {self.opset!r}")
+        if free := [name for name, bound in self.build.bounds.items() if bound == FREE]:
+            raise OptionError(
+                f"dims: '{free[0]}' can't be free here; dims of a module that differ have names that differ"
+            )
         if not isinstance(self.strict, bool):
             raise OptionError(f"strict must be True or False, not {self.strict!r}")
         if self.build.keep == "faster" and not self.build.patterns:

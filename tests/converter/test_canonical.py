@@ -195,8 +195,10 @@ def test_dims_are_fixed_everywhere() -> None:
     ("dims", "message"),
     [
         ({"bach": 1}, "no symbolic dim 'bach'; its symbolic dims are: 'batch', 'seq'"),
-        ({"batch": -1}, "'batch' must be a number >= 0 or a range"),
+        ({"batch": -1}, "'batch' must be a number >= 0, a range"),
         ({"batch": True}, "'batch' must be a number"),
+        ({"batch": "any"}, "'batch' must be a number >= 0, a range .low, high. or 'free', got 'any'"),
+        ({"bach": "free"}, "no symbolic dim 'bach'"),
         ({"batch": "1"}, "'batch' must be a number"),
         ({"seq": (5, 2)}, "range of 'seq' must be"),
         ({"seq": (1, 2, 3)}, "range of 'seq' must be"),

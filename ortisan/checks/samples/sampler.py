@@ -21,6 +21,7 @@ from ortisan.checks.samples.shapes import extent, extents, free_symbols, shared_
 from ortisan.checks.samples.values import Values, element_type
 from ortisan.checks.samples.wanted import CASES, TIMED_SIDES, Wanted
 from ortisan.converter.passes import cleanup
+from ortisan.converter.read.labels import free_dims
 from ortisan.converter.read.load import load_model
 from ortisan.converter.read.symbols import Bounds, ascending, fix_dims, name_symbols
 from ortisan.errors import UnsupportedError
@@ -64,7 +65,7 @@ class Sampler:
         cleanup.inline_functions(loaded)
         guess_ranks(loaded.graph)
         self.originals = name_symbols(loaded)
-        bounds = dict(dims or {})
+        bounds = free_dims(loaded, dims or {}, self.originals)
         fix_dims(loaded, bounds, self.originals)
         self._model = loaded
         self.inputs = [value for value in loaded.graph.inputs if not value.is_initializer()]

@@ -26,6 +26,7 @@ from ortisan.converter.passes.origin import name_nodes, record_origins
 from ortisan.converter.passes.quiet import quiet_libraries
 from ortisan.converter.passes.second_opinion import contradiction
 from ortisan.converter.passes.shape_tests import decide_shape_tests
+from ortisan.converter.read.labels import free_dims
 from ortisan.converter.read.load import copy_model
 from ortisan.converter.read.symbols import Bounds, fix_dims, name_symbols
 from ortisan.converter.unfuse import unfuse_contrib_ops
@@ -61,8 +62,9 @@ def canonicalize(
 ) -> Canonical:
     """Brings `model` into canonical form. It is used up: only the result's model is of use afterwards.
 
-    `dims` fixes symbolic dims ({"batch": 1}); ranges ({"seq": (1, 512)}) are only checked here. A node for which
-    `frozen` is true takes part in no unfusing, merging or fusing. Raises an `OrtisanError`.
+    `dims` fixes symbolic dims ({"batch": 1}) or frees them of their name ({"width": "free"}); ranges ({"seq":
+    (1, 512)}) are only checked here. A node for which `frozen` is true takes part in no unfusing, merging or fusing.
+    Raises an `OrtisanError`.
     """
     pristine, optional = copy_model(model), OptionalPasses()
     with quiet_libraries():
@@ -83,7 +85,7 @@ def _canonicalize(
     output_names = [value.name for value in model.graph.outputs]
     record_origins(model)
     symbols = name_symbols(model)
-    counts["fix dims"] = fix_dims(model, dims, symbols)
+    counts["fix dims"] = fix_dims(model, free_dims(model, dims, symbols), symbols)
     counts["inline functions"] = inline_functions(model)
     cleanup.settle_keepdims(model)
     with _overridable_as_inputs(model):

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal, TypeAlias
 
 import onnx_ir as ir
 
 from ortisan.errors import OptionError
 
 Dim = int | ir.SymbolicDim
-Bounds = Mapping[str, int | tuple[int, int]]
+Bound: TypeAlias = int | tuple[int, int] | Literal["free"]
+Bounds: TypeAlias = Mapping[str, Bound]
+FREE: Literal["free"] = "free"
+"""For a dim whose name inputs share though their sizes need not be equal."""
 
 _MAX_NAME = 40
 _ASCENDING = "ortisan.ascending"
@@ -43,16 +47,16 @@ def name_symbols(model: ir.Model) -> dict[str, str]:
     renamed: dict[str, str] = {}
     for text in sorted(texts - plain - {""}):
         if not _is_expression_of(text, input_symbols):
-            renamed[text] = _fresh(text, originals)
+            renamed[text] = fresh_symbol(text, originals)
             originals[renamed[text]] = text
-    _replace(model, lambda dim: ir.SymbolicDim(renamed.get(dim.value or "", dim.value or None)))
+    replace_symbols(model, lambda dim: ir.SymbolicDim(renamed.get(dim.value or "", dim.value or None)))
     for value in model.graph.inputs:
         if value.shape is None:
             continue
         dims: list[Dim] = []
         for axis, dim in enumerate(value.shape):
             if isinstance(dim, ir.SymbolicDim) and dim.value is None:
-                name = _fresh(f"{value.name}_dim{axis}", originals)
+                name = fresh_symbol(f"{value.name}_dim{axis}", originals)
                 originals[name] = name
                 dims.append(ir.SymbolicDim(name))
             else:
@@ -88,9 +92,9 @@ def fix_dims(model: ir.Model, dims: Bounds, originals: Mapping[str, str]) -> int
         elif isinstance(bound, int) and not isinstance(bound, bool) and bound >= 0:
             fixed[clean[name]] = bound
         else:
-            raise OptionError(f"dims: '{name}' must be a number >= 0 or a range (low, high), got {bound!r}")
+            raise OptionError(f"dims: '{name}' must be a number >= 0, a range (low, high) or 'free', got {bound!r}")
     if fixed:
-        _replace(model, lambda dim: dim.evaluate(fixed) if _free_symbols(dim) & fixed.keys() else dim)
+        replace_symbols(model, lambda dim: dim.evaluate(fixed) if _free_symbols(dim) & fixed.keys() else dim)
         if order := ascending(model):
             model.metadata_props[_ASCENDING] = ",".join(str(fixed.get(name, name)) for name in order)
     return len(fixed)
@@ -114,7 +118,8 @@ def _symbolic(value: ir.Value) -> list[ir.SymbolicDim]:
     return [] if value.shape is None else [dim for dim in value.shape if isinstance(dim, ir.SymbolicDim)]
 
 
-def _replace(model: ir.Model, change: Callable[[ir.SymbolicDim], Dim]) -> None:
+def replace_symbols(model: ir.Model, change: Callable[[ir.SymbolicDim], Dim]) -> None:
+    """Changes the symbolic dims of all values."""
     for value in _values(model):
         if _symbolic(value) and value.shape is not None:
             value.shape = ir.Shape([change(dim) if isinstance(dim, ir.SymbolicDim) else dim for dim in value.shape])
@@ -124,7 +129,8 @@ def _is_clean(text: str) -> bool:
     return text.isidentifier() and text.isascii() and len(text) <= _MAX_NAME
 
 
-def _fresh(text: str, taken: Mapping[str, str]) -> str:
+def fresh_symbol(text: str, taken: Mapping[str, str]) -> str:
+    """A clean name like `text` that is not taken."""
     stem = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")[:_MAX_NAME] or "dim"
     if stem[0].isdigit():
         stem = f"dim_{stem}"
