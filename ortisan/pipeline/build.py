@@ -144,7 +144,8 @@ def _compile(job: Job, run: bool) -> Compilation:
 def _freed(draft: Draft, job: Job) -> tuple[Draft, Job]:
     """The model compiled again, with dims free whose name is a mere label in inputs that ONNX Runtime ran."""
     labels = {name for case in job.runs.expected().cases for name in job.source.mere_labels(case.case.feeds)}
-    labels &= {draft.compiled.symbols[symbol] for graph in draft.compiled.graphs for symbol in graph.symbols}
+    originals = draft.compiled.symbols
+    labels &= {originals.get(symbol, symbol) for graph in draft.compiled.graphs for symbol in graph.symbols}
     if not labels:
         return draft, job
     job = replace(job, options=replace(job.options, dims={**job.options.bounds, **dict.fromkeys(sorted(labels), FREE)}))

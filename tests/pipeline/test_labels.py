@@ -53,3 +53,12 @@ def test_a_name_that_counts_is_kept(tmp_path: Path) -> None:
     model = text_model("(float[n,4] x, float[n,4] y) => (float[n,4] z)", "z = Add(x, y)")
     artifact = ortisan.build(model, tmp_path / "a", keep="all")
     assert artifact.manifest["options"]["dims"] == {}
+
+
+def test_a_size_that_only_the_model_has_is_no_label(tmp_path: Path) -> None:
+    """The length of what a node that is left makes is a symbol that no input has."""
+    body = "found = NonZero(x) rows = Cast<to = 1>(found) y = Exp(rows)"
+    model = text_model("(float[n] x) => (float[1,m] y)", body)
+    artifact = ortisan.build(model, tmp_path / "a", keep="all")
+    assert len(artifact.ops) == 1
+    assert artifact.manifest["options"]["dims"] == {}
