@@ -59,5 +59,7 @@ def test_a_new_name_is_not_one_of_the_model() -> None:
 def test_a_cache_in_place_holds_its_length() -> None:
     model = load_model(LABELLED)
     declare_ascending(model, [ir.SymbolicDim("batch"), ir.SymbolicDim("width")])
-    with pytest.raises(OptionError, match="'width' can't be free, because the length of a cache in place is tied to it"):
+    with pytest.raises(
+        OptionError, match="'width' can't be free, because the length of a cache in place is tied to it"
+    ):
         canonicalize(model, dims={"width": "free"})

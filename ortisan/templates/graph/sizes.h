@@ -11,14 +11,16 @@ namespace ortisan {
 
 constexpr int64_t most_bytes = int64_t(1) << 47;  // an address has no more bits
 
+inline bool has_elements(const GraphSpec& graph, const TensorSpec& tensor, const int64_t* symbols) {
+  for (int32_t d = 0; d < tensor.rank; ++d)
+    if (dim_value(graph, tensor.dims[d], symbols) == 0) return false;
+  return true;
+}
+
 // Whether an output has elements. Without any the call is done when its outputs are made.
 inline bool has_work(const GraphSpec& graph, const int64_t* symbols) {
-  for (int32_t o = 0; o < graph.output_count; ++o) {
-    const TensorSpec& output = graph.outputs[o];
-    int32_t d = 0;
-    while (d < output.rank && dim_value(graph, output.dims[d], symbols) != 0) ++d;
-    if (d == output.rank) return true;
-  }
+  for (int32_t o = 0; o < graph.output_count; ++o)
+    if (has_elements(graph, graph.outputs[o], symbols)) return true;
   return false;
 }
 

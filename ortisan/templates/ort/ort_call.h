@@ -166,13 +166,15 @@ inline ort::Status* Call::make_outputs(ort::KernelContext* context) {
 }
 
 // The caller may bind one memory as input and output. Other inputs than the caches that the graph writes in place are still read
-// when outputs are written.
+// when outputs are written. ONNX Runtime gives a tensor without elements the address of the next one.
 inline ort::Status* Call::check_sharing() const {
   int *shared_inputs = nullptr, *shared_outputs = nullptr;
   const size_t count = graph.shared == nullptr ? 0 : graph.shared(&shared_inputs, &shared_outputs);
   for (int32_t o = 0; o < graph.output_count; ++o) {
     for (int32_t i = 0; i < graph.input_count; ++i) {
       if (outputs[o] != inputs[i] || outputs[o] == nullptr) continue;
+      if (!has_elements(graph, graph.inputs[i], symbols.items) || !has_elements(graph, graph.outputs[o], symbols.items))
+        continue;
       bool allowed = false;
       for (size_t s = 0; s < count; ++s) allowed = allowed || (shared_inputs[s] == i && shared_outputs[s] == o);
       if (!allowed)
