@@ -24,11 +24,9 @@ def _log_sum_exp(x: Array, **where: Any) -> Any:
 
 
 def _mean(x: Array, **where: Any) -> Any:
-    if x.dtype.kind == "f":
-        return np.mean(x, **where)
-    count = int(np.prod([x.shape[axis] for axis in where["axis"]]))
+    count = max(1, int(np.prod([x.shape[axis] for axis in where["axis"]])))
     total = np.sum(x, dtype=x.dtype, **where)
-    return np.where(total < 0, -(-total // max(count, 1)), total // max(count, 1))
+    return total / count if x.dtype.kind == "f" else np.where(total < 0, -(-total // count), total // count)
 
 
 def _lowest(x: Array) -> Any:

@@ -1,7 +1,7 @@
 // Reductions over the middle axis of [outer, n, inner].
 //
 // An op says how a value is prepared, how values are folded, and what is made of the result. Reducing nothing gives the
-// identity of the fold: 0, 1, an infinity (integers: their lowest or highest value); the mean of nothing is NaN.
+// identity of the fold: 0, 1, an infinity (integers: their lowest or highest value); the mean of nothing is 0.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ struct mean : sum {
       using Wide = std::conditional_t<std::is_signed_v<A>, int64_t, uint64_t>;
       return static_cast<A>(fn::div(static_cast<Wide>(x), static_cast<Wide>(n)));
     } else {
-      return x / static_cast<A>(n);
+      return n == 0 ? x : x / static_cast<A>(n);
     }
   }
 };
