@@ -19,6 +19,7 @@ from ortisan.registry.dtypes import Array
 Inputs: TypeAlias = "str | Path | Mapping[str, Array] | Sequence[Mapping[str, Array]] | None"
 
 _MOST_SHAPES = 4
+_MOST_TIMED = 3
 _NPY_TAG = b"\x93NUMPY"
 _UNREADABLE = (
     *(OSError, ValueError, EOFError, AttributeError, KeyError, TypeError, MemoryError, NotImplementedError),
@@ -67,6 +68,12 @@ class Cases:
         if self._given is None:
             return self._sampler.timed()
         return [Case(f"given inputs ({_shapes(feeds)})", feeds) for feeds in self._given[:1]]
+
+    def timed_beside(self) -> Iterable[Iterable[Case]]:
+        """More inputs to time on, after `timed`: the other ones of the caller's, or other sizes."""
+        if self._given is None:
+            return self._sampler.timed_beside()
+        return [[Case(f"given inputs ({_shapes(feeds)})", feeds)] for feeds in self._given[1:_MOST_TIMED]]
 
 
 def read_inputs(inputs: Inputs) -> list[Mapping[str, Array]]:

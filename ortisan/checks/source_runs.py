@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
-from ortisan.checks.expected import Expected, ExpectedCase, Trials, expect
+from ortisan.checks.expected import Expected, Trials, expect
 from ortisan.checks.inputs import Cases
 from ortisan.checks.isolated import Isolated
 from ortisan.checks.samples import Case
@@ -47,7 +47,7 @@ class SourceRuns:
         wanted = [*([self.reference] if verify else []), *(self._stock if time else [])]
         self._opened = {spec: self._pool.submit(self._begin, spec) for spec in wanted}
         self._expected: Future[Expected] | None = None
-        self._timed: ExpectedCase | None = None
+        self._timed: list[Case] = []
 
     def __enter__(self) -> SourceRuns:
         return self
@@ -90,14 +90,16 @@ class SourceRuns:
             self._opened[spec].result()
         return self._stock
 
-    def timed_case(self, cases: Cases) -> Case:
-        """The first inputs worth timing that the source model accepts; found once."""
-        if self._timed is None:
+    def timed_cases(self, cases: Cases) -> list[Case]:
+        """Inputs worth timing that the source model accepts, the most typical first; found once."""
+        if not self._timed:
             trials = Trials(self.runner, self.stock()[-1], cases)
-            self._timed = trials.first(cases.timed())
-            if self._timed is None:
+            first = trials.first(cases.timed())
+            if first is None:
                 raise OptionError(trials.none_accepted())
-        return self._timed.case
+            beside = [trials.first(attempts) for attempts in cases.timed_beside()]
+            self._timed = list({found.case.label: found.case for found in (first, *beside) if found}.values())
+        return self._timed
 
     def _begin(self, spec: SessionSpec) -> None:
         """Opens a session; its error names the source model and offers to build without comparing."""

@@ -200,7 +200,7 @@ def _bench(draft: Draft, job: Job) -> tuple[Bench, ...]:
     """
     job.say("timing against ONNX Runtime")
     try:
-        return tuple(time_whole(draft, job, job.runs.timed_case(job.cases)))
+        return tuple(time_whole(draft, job, job.runs.timed_cases(job.cases)[0]))
     except (OptionError, ArtifactError):
         if job.options.verify:
             raise

@@ -1,8 +1,9 @@
 """keep="faster": what does not make the model faster goes back to ONNX Runtime.
 
-What counts is the whole converted model against the whole source, in turns, with one thread and with all. Several
-subgraphs are first timed one by one, on what flows into them; those that lose are left out before the whole is timed,
-because each cut has a price that only the whole shows. The search is bounded: every subgraph once, four wholes.
+What counts is the whole converted model against the whole source, in turns, with one thread and with all, at a typical
+size and at sizes around it. Several subgraphs are first timed one by one, on what flows into them; those that lose are
+left out before the whole is timed, because each cut has a price that only the whole shows. The search is bounded: every
+subgraph once, four wholes.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ NO_LOSS = 0.985
 _GAINS = 1.15
 """How many times as fast a subgraph by itself is that surely gains, when the whole does not."""
 _ALL_PARTS_SECONDS = 8.0
+_WHOLE_SECONDS = 1.5
+_BESIDE_SECONDS = 0.8
+"""How long two models are timed with one number of threads, at the typical size and at each of the others."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +51,14 @@ class Chosen:
 
 def choose_faster(draft: Draft, job: Job) -> Chosen:
     """Times what was compiled and says what to give back."""
-    case = job.runs.timed_case(job.cases)
+    cases = job.runs.timed_cases(job.cases)
     job.runs.stock()  # nothing may run beside what is timed, and it might still be opened
     reasons: dict[int, str] = {}
     ratios: dict[int, float] = {}
     everything = range(len(draft.compiled.ops))
     if len(everything) > 1:
         job.say("timing each subgraph against ONNX Runtime")
-        ratios = time_parts(draft, job, case)
+        ratios = time_parts(draft, job, cases[0])
         reasons = {index: slower for index, ratio in ratios.items() if (slower := slower_reason(ratio))}
     tried: list[frozenset[int]] = []
     worst = ""
@@ -63,7 +67,7 @@ def choose_faster(draft: Draft, job: Job) -> Chosen:
             continue
         tried.append(kept)
         job.say("timing against ONNX Runtime")
-        benches = _time_whole(draft, job, case, kept)
+        benches = _time_whole(draft, job, cases, kept)
         worst = verdict(benches)
         if not worst:
             rest = [index for index in everything if index not in kept]
@@ -90,18 +94,20 @@ def slower_reason(ratio: float) -> str | None:
 
 
 def verdict(benches: Sequence[Bench]) -> str:
-    """Why a whole model is not kept; empty when it is faster for some number of threads and slower for none."""
+    """Why a whole model is not kept; empty when it is faster at some size and number of threads, and slower at none."""
     speeds = [max(bench.ratio, bench.best_ratio) for bench in benches]
     least = min(range(len(speeds)), key=lambda index: speeds[index])
     if speeds[least] < NO_LOSS:
-        return f"{SLOWER}: {1 / speeds[least]:.2f} times its time {_threads(benches[least])}".rstrip()
+        return f"{SLOWER}: {1 / speeds[least]:.2f} times its time{_where(benches[least], benches)}"
     if max(speeds) < WORTH:
         return f"no faster than ONNX Runtime: {max(speeds):.2f} times its speed"
     return ""
 
 
-def _threads(bench: Bench) -> str:
-    return "" if bench.threads is None else f"with {bench.threads} thread{'s' if bench.threads > 1 else ''}"
+def _where(bench: Bench, benches: Sequence[Bench]) -> str:
+    """What sets a timing apart from the others."""
+    threads = f" with {bench.threads} thread{'s' if bench.threads > 1 else ''}" if bench.threads is not None else ""
+    return threads + (f" at {bench.case}" if len({each.case for each in benches}) > 1 else "")
 
 
 def time_parts(draft: Draft, job: Job, case: Case) -> dict[int, float]:
@@ -129,19 +135,26 @@ def time_parts(draft: Draft, job: Job, case: Case) -> dict[int, float]:
     return found
 
 
-def _time_whole(draft: Draft, job: Job, case: Case, kept: frozenset[int]) -> tuple[Bench, ...]:
-    """The model with some of its subgraphs compiled, against the source, for each number of threads."""
+def _time_whole(draft: Draft, job: Job, cases: Sequence[Case], kept: frozenset[int]) -> tuple[Bench, ...]:
+    """The model with some of its subgraphs compiled, against the source, for each number of threads, until it loses."""
     with tempfile.TemporaryDirectory(prefix="ortisan-timing-") as folder:
         path = None
         if len(kept) < len(draft.compiled.ops):
             save_with_external_data(substitute_ops(draft.compiled, kept), Path(folder), "whole")
             path = Path(folder, "whole.onnx")
-        return tuple(time_whole(draft, job, case, path))
+        benches: list[Bench] = []
+        for number, case in enumerate(cases):
+            benches += time_whole(draft, job, case, path, seconds=_BESIDE_SECONDS if number else _WHOLE_SECONDS)
+            if verdict(benches).startswith(SLOWER):
+                break
+        return tuple(benches)
 
 
-def time_whole(draft: Draft, job: Job, case: Case, path: Path | None = None) -> Iterator[Bench]:
+def time_whole(
+    draft: Draft, job: Job, case: Case, path: Path | None = None, *, seconds: float = _WHOLE_SECONDS
+) -> Iterator[Bench]:
     """`path` is a model that calls the draft's library, the draft's own if not given."""
-    effort = Effort(1.5, limit=1 / WORTH, clear=0.4, fewest=5, fewest_clear=3)
+    effort = Effort(seconds, limit=1 / WORTH, clear=0.25 * seconds, fewest=5, fewest_clear=3)
     for stock in job.runs.stock():
         session = draft.session(stock.threads)
         session = session if path is None else replace(session, path=path)

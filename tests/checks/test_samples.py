@@ -86,6 +86,28 @@ def test_timing_takes_a_single_batch() -> None:
     assert next(embedding().timed()).label == "batch=1, seq=128"
 
 
+def test_timing_takes_a_batch_and_a_short_item_too() -> None:
+    sampler = embedding()
+    assert not list(sampler.timed_beside()), "only around what ran"
+    next(sampler.timed())
+    assert [next(attempts).label for attempts in sampler.timed_beside()] == ["batch=16, seq=128", "batch=1, seq=32"]
+    bounded = Sampler(
+        text_model("(float[batch,n] x) => (float[batch,n] y)", "y = Relu(x)"), {"batch": 1, "n": (128, 512)}
+    )
+    next(bounded.timed())
+    assert not list(bounded.timed_beside())
+
+
+def test_a_length_is_an_array_also_without_dims() -> None:
+    model = text_model(
+        "(float[batch,time,4] x, int64 lengths) => (float[batch,time,4] y)",
+        "steps = Range(zero, lengths, one) s = Cast<to = 1>(steps) t = ReduceSum<keepdims = 0>(s) y = Mul(x, t)",
+        constants={"zero": np.array(0), "one": np.array(1)},
+    )
+    for feeds in first_cases(Sampler(model)):
+        assert all(isinstance(array, np.ndarray) for array in feeds.values())
+
+
 @pytest.mark.parametrize("type_, kind", [("bool", "b"), ("uint8", "u"), ("float16", "f"), ("double", "f")])
 def test_element_types(type_: str, kind: str) -> None:
     model = text_model(f"({type_}[4] x) => ({type_}[4] y)", "y = Identity(x)")

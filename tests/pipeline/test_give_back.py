@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,12 @@ def test_the_whole_has_to_gain_somewhere_and_to_lose_nowhere(ratios: tuple[float
     assert give_back.verdict(timed(*ratios)) == words
 
 
+def test_a_loss_at_another_size_counts_and_is_named() -> None:
+    (large,) = timed(1.5)
+    small = replace(large, case="a small case", ort=Timing(0.5, 0.5))
+    assert give_back.verdict([large, small]) == "slower than ONNX Runtime: 2.00 times its time at a small case"
+
+
 def test_everything_goes_back(model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(give_back, "verdict", lambda benches: "slower than ONNX Runtime: 2.00 times its time")
     artifact = ortisan.build(model_file, tmp_path / "out")
@@ -86,7 +93,9 @@ def test_one_of_two_goes_back(
     assert all(ratio > 0 for ratio in found[0].values())
     assert artifact.ops == ("layers_1",)
     assert artifact.given_back == ("layers_0: slower than ONNX Runtime: 2.00 times its time",)
-    assert [bench["threads"] for bench in artifact.manifest["benches"]] == [1, None]
+    benches = artifact.manifest["benches"]
+    assert [bench["threads"] for bench in benches] == [1, None] * (len(benches) // 2)
+    assert len({bench["case"] for bench in benches}) == 3, "the typical size, a batch, a short item"
     reasons = {group["op_type"]: group["reason"] for group in artifact.manifest["left_out"]}
     assert reasons["Softmax"] == "excluded"
     assert reasons["Relu"].startswith("slower than")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 
@@ -45,6 +46,7 @@ _CONSTRAINING = frozenset(
 _CONSTRAINING_FLOATS = frozenset({"Pad", "Resize", "ScatterElements", "ScatterND", "Split", "Upsample"})
 """The same, where no input is tokens."""
 _MOST_LISTED = 8
+_MOST_BESIDE = 3
 _MOST_UNEQUAL = 3
 _FEWEST_UNEQUAL = 2
 """A size of 1 may be broadcast, so smaller sizes don't tell whether two dims have to be equal."""
@@ -129,6 +131,15 @@ class Sampler:
         self._check_smallest()
         wanted = self._timed_sides() if self._roles.sides else self._wanted.timed()
         return self._attempts(Aim("timed"), self._affordable(wanted, budget.CASES_SECONDS), budget.CASES_SECONDS)
+
+    def timed_beside(self) -> Iterator[Iterator[Case]]:
+        """Yields attempts at sizes around the one that was timed, once that ran: a batch, and a smaller item."""
+        ran = self._search.accepted_for(Aim("timed"))
+        around = (self._wanted.timed_batch(ran), self._wanted.timed_short(ran)) if ran is not None else ()
+        for number, wanted in enumerate(around, start=1):
+            if wanted != ran and self._is_affordable(wanted, budget.TIMED_SECONDS):
+                attempts = self._attempts(Aim("timed", number), wanted, budget.TIMED_SECONDS)
+                yield itertools.islice(attempts, _MOST_BESIDE)
 
     def case(self, sizes: Mapping[str, int], *, padded: bool, seed: int) -> Case:
         """The inputs at given sizes."""

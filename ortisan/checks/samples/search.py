@@ -113,6 +113,10 @@ class Search:
         self._settle()
         return list(self._accepted.values())
 
+    def accepted_for(self, aim: Aim) -> Sizes | None:
+        self._settle()
+        return self._accepted.get(aim)
+
     def _try(self, aim: Aim, sizes: Sizes) -> Iterator[Sizes]:
         self._settle()
         self._pending = aim, sizes

@@ -38,7 +38,7 @@ class Values:
 
     def draw(self, sizes: Mapping[str, int], padded: bool, seed: int) -> dict[str, Array]:
         rng = np.random.default_rng(seed)
-        return {value.name or "": self._draw(value, sizes, padded, seed, rng) for value in self._inputs}
+        return {value.name or "": np.asarray(self._draw(value, sizes, padded, seed, rng)) for value in self._inputs}
 
     def indices(self, value: ir.Value) -> Indices:
         if value not in self._indices:

@@ -16,6 +16,9 @@ _DURATIONS = (16000, 8000, 4000, 12345)
 
 _TIMED_LENGTH = 128
 _TIMED_DURATION = 16000
+_TIMED_BATCH = 16
+_SHORT = 4
+"""How many times shorter a short item is."""
 TIMED_SIDES = (640, 512, 480, 416, 384, 320, 256, 224, 192, 160, 128, 96, 64)
 
 Clamp = Callable[[str, int], int]
@@ -56,6 +59,17 @@ class Wanted:
         sizes |= dict.fromkeys(self._roles.sides, side)
         sizes |= dict.fromkeys(self._roles.durations, _TIMED_DURATION)
         return {name: self._clamp(name, sizes[name]) for name in self._symbols}
+
+    def timed_batch(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """Several items of these sizes at once."""
+        return {
+            name: self._clamp(name, _TIMED_BATCH if name in self._roles.leading else size)
+            for name, size in sizes.items()
+        }
+
+    def timed_short(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """A smaller item, one at a time."""
+        return {name: self._clamp(name, max(1, size // _SHORT)) for name, size in sizes.items()}
 
     def _ordered(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """The sizes of dims that the model requires in ascending order."""
