@@ -21,6 +21,7 @@ _DOWNLOAD_SECONDS = 900
 _PLATFORMS = ("2_28", "2_27", "2_24", "2_17", "2_34")
 _PIP = (
     *("-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:"),
+    "--ignore-requires-python",
     *("--python-version", "3.12", "--implementation", "cp", "--abi", "cp312", "--abi", "abi3", "--abi", "none"),
     *("--platform", "any", *(word for tag in _PLATFORMS for word in ("--platform", f"manylinux_{tag}_x86_64"))),
 )
