@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 
 from ortisan.checks.compare import compare
@@ -14,7 +16,7 @@ from ortisan.checks.isolated import Isolated
 from ortisan.checks.noise import Noise, measure_noise
 from ortisan.checks.samples import Case
 from ortisan.checks.session import reference_session, stock_session
-from ortisan.converter.passes.move_weights import move_array
+from ortisan.converter.passes.move_weights import move_array, move_weights
 from tests.models.text import text_model
 
 
@@ -53,6 +55,33 @@ def test_zero_and_infinity_do_not_move() -> None:
 def test_whole_numbers_do_not_move_because_they_may_be_indices() -> None:
     x = np.array([1, 5, 7], np.float32)
     np.testing.assert_array_equal(move_array(x, np.random.default_rng(0)), x)
+
+
+def test_weights_move_wherever_they_are() -> None:
+    """Some exporters write weights as constants, and bodies have weights of their own."""
+    weights = ", ".join(f"{0.1 * number:.1f}" for number in range(1, 9))
+    body = f"""c = Constant<value = float[8] {{{weights}}}>() a = Mul(x, w) b = Add(a, c) e = Mul(b, few)
+        y = If (flag) <then_branch = g () => (float[8] p) {{d = Constant<value = float[8] {{{weights}}}>() p = Add(e, d)}},
+        else_branch = g () => (float[8] q) {{q = Identity(e)}}>"""
+    constants = {"w": np.linspace(0.1, 0.9, 8, dtype=np.float32), "few": np.float32(0.5)}
+    model = ir.from_proto(text_model("(float[8] x, bool flag) => (float[8] y)", body, constants=constants))
+    before = dict(floats(model))
+    assert move_weights(model) == 3
+    after = dict(floats(model))
+    assert sorted(array.size for array in after.values()) == [1, 8, 8, 8]
+    for place, moved in after.items():
+        assert (moved != before[place]).all() == (moved.size == 8)
+        np.testing.assert_allclose(moved, before[place], rtol=2e-7)
+
+
+def floats(model: ir.Model) -> Iterator[tuple[object, np.ndarray]]:
+    """The constants of a model, by place."""
+    for graph in model.graphs():
+        for name, value in graph.initializers.items():
+            yield (graph, name), value.const_value.numpy()
+        for node in graph:
+            if node.op_type == "Constant":
+                yield node, node.attributes["value"].as_tensor().numpy()
 
 
 EXPECTED = np.round(np.linspace(-10, 10, 1000)).astype(np.float32)

@@ -13,16 +13,31 @@ _FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE)
 
 
 def move_weights(model: ir.Model, seed: int = 0) -> int:
-    """Changes `model` in place; gives how many tensors moved."""
+    """Changes `model` in place; gives how many tensors moved: initializers and constants, also inside of bodies."""
     rng = np.random.default_rng(seed)
     count = 0
-    for value in model.graph.initializers.values():
-        tensor = value.const_value
-        if tensor is None or tensor.dtype not in _FLOATS or tensor.size < _FEWEST_ELEMENTS:
-            continue
-        value.const_value = ir.tensor(move_array(tensor.numpy(), rng), dtype=tensor.dtype, name=tensor.name)
-        count += 1
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            if (moved := _moved(value.const_value, rng)) is not None:
+                value.const_value = moved
+                count += 1
+        for node in graph:
+            if (moved := _moved(_constant(node), rng)) is not None:
+                node.attributes["value"] = ir.AttrTensor("value", moved)
+                count += 1
     return count
+
+
+def _constant(node: ir.Node) -> ir.TensorProtocol | None:
+    attribute = node.attributes.get("value") if (node.domain, node.op_type) == ("", "Constant") else None
+    is_tensor = attribute is not None and attribute.type == ir.AttributeType.TENSOR
+    return attribute.as_tensor() if attribute is not None and is_tensor else None
+
+
+def _moved(tensor: ir.TensorProtocol | None, rng: np.random.Generator) -> ir.TensorProtocol | None:
+    if tensor is None or tensor.dtype not in _FLOATS or tensor.size < _FEWEST_ELEMENTS:
+        return None
+    return ir.tensor(move_array(tensor.numpy(), rng), dtype=tensor.dtype, name=tensor.name)
 
 
 def move_array(array: Array, rng: np.random.Generator) -> Array:
