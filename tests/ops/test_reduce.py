@@ -41,6 +41,15 @@ CASES += [
     _case(f"{op}_special", op, special(16, 9), [1], ort=op in ("ReduceSum", "ReduceMean"), tolerance=APPROXIMATE)
     for op in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceLogSumExp")
 ]
+CASES += [_case(f"{op}_rows_of_{n}", op, values(5, 27, n, low=0.5), [2], tolerance=APPROXIMATE)
+          for op in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceL2", "ReduceProd", "ReduceLogSumExp")
+          for n in (1, 2, 3, 16, 17)]  # fmt: skip
+CASES += [_case(f"{op}_rows_of_2_{np.dtype(t)}", op, values(131, 2, dtype=t), [1], ort=False) for op in ("ReduceSum", "ReduceMax")
+          for t in (np.int8, np.float16, np.float64)]  # fmt: skip
+CASES += [
+    _case(f"{op}_special_rows_of_3", op, special(70, 3), [1], ort=op != "ReduceLogSumExp", tolerance=APPROXIMATE)
+    for op in ("ReduceSum", "ReduceMax", "ReduceLogSumExp")
+]
 CASES += [
     _case("ReduceSum_long", "ReduceSum", values(2, 100_003), [1], tolerance=(WIDE, 1e-2)),
     _case("ReduceSum_empty", "ReduceSum", values(3, 0), [1]),

@@ -97,6 +97,8 @@ struct log_sum_exp : log_sum {};
 
 namespace detail {
 
+constexpr int64_t short_row = 16;  // elements up to which rows are folded side by side
+
 // What is subtracted before exponentials are summed: the maximum, or nothing where that would be infinite.
 template <class A>
 inline A exp_shift(A maximum) {
@@ -135,23 +137,36 @@ void reduce_long_rows(Context& c, int64_t outer, int64_t n, const T* in, T* out)
   }
 }
 
-template <class Op, class A, class T>
-void reduce_columns(int64_t n, int64_t width, int64_t inner, const T* in, T* out) {
+// out[j] = Op over i < n of at(i, j), for j < width <= fold_width.
+template <class Op, class A, class At, class T>
+void reduce_columns(int64_t n, int64_t width, const At& at, T* out) {
   A total[fold_width];
   if constexpr (std::is_same_v<Op, reduction::log_sum_exp>) {
     using F = std::conditional_t<std::is_integral_v<A>, double, A>;
     F shift[fold_width], sum[fold_width];
-    const auto value = [=](int64_t i, int64_t j) { return static_cast<F>(load(in[i * inner + j])); };
+    const auto value = [&](int64_t i, int64_t j) { return static_cast<F>(at(i, j)); };
     fold_columns<FoldMax>(n, width, shift, value);
     for (int64_t j = 0; j < width; ++j) shift[j] = exp_shift(shift[j]);
     fold_columns<FoldSum>(n, width, sum, [&](int64_t i, int64_t j) { return fn::exp(value(i, j) - shift[j]); });
     for (int64_t j = 0; j < width; ++j) total[j] = cast<A>(fn::log(sum[j]) + shift[j]);
   } else {
-    fold_columns<typename Op::fold>(
-        n, width, total, [=](int64_t i, int64_t j) { return Op::prepare(static_cast<A>(load(in[i * inner + j]))); });
+    fold_columns<typename Op::fold>(n, width, total,
+                                    [&](int64_t i, int64_t j) { return Op::prepare(static_cast<A>(at(i, j))); });
     for (int64_t j = 0; j < width; ++j) total[j] = Op::finish(total[j], n);
   }
   for (int64_t j = 0; j < width; ++j) out[j] = store<T>(static_cast<compute_t<T>>(total[j]));
+}
+
+// Many rows of a few elements: a row is a column of the fold.
+template <class Op, class A, class T>
+void reduce_short_rows(Context& c, int64_t rows, int64_t n, const T* in, T* out) {
+  parallel_ranges(c, rows, n, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; row += fold_width) {
+      const T* first = in + row * n;
+      reduce_columns<Op, A>(
+          n, min_of(fold_width, end - row), [=](int64_t i, int64_t j) { return load(first[j * n + i]); }, out + row);
+    }
+  });
 }
 
 // Calls f(o, column, width) over the blocks of at most fold_width columns of [outer, n, inner].
@@ -174,10 +189,13 @@ void reduce(Context& c, int64_t outer, int64_t n, int64_t inner, const T* in, T*
   constexpr bool log_sum_exp = std::is_same_v<Op, reduction::log_sum_exp>;
   if (inner != 1) {
     detail::for_column_blocks(c, outer, n, inner, [&](int64_t o, int64_t column, int64_t width) {
-      detail::reduce_columns<Op, Acc>(n, width, inner, in + o * n * inner + column, out + o * inner + column);
+      const T* top = in + o * n * inner + column;
+      detail::reduce_columns<Op, Acc>(
+          n, width, [=](int64_t i, int64_t j) { return load(top[i * inner + j]); }, out + o * inner + column);
     });
     return;
   }
+  if (n <= detail::short_row) return detail::reduce_short_rows<Op, Acc>(c, outer, n, in, out);
   if (!log_sum_exp && outer < 8 && n >= 4 * piece_elements) {
     return detail::reduce_long_rows<Op, Acc>(c, outer, n, in, out);
   }
