@@ -9,8 +9,9 @@ import numpy as np
 from ortisan.registry.dims import Dim, Shape, ceil_div, product
 from ortisan.registry.dtypes import Array, DType
 
-Layout = Literal["plain", "panels_rcr", "panels_rrr"]
-"""`panels_*`: columns of B in panels of `panel_width`, each panel K rows long, the last one padded with zeros."""
+Layout = Literal["plain", "panels_rcr", "panels_rrr", "taps"]
+"""`panels_*`: columns of B in panels of `panel_width`, each panel K rows long, the last one padded with zeros. Matrices of
+a batch lie one after the other. `taps`: a filter per channel, [taps][channels]."""
 
 
 def panel_width(dtype: DType) -> int:
@@ -22,6 +23,10 @@ def pack(data: Array, layout: Layout) -> Array:
     """A weight as the kernels read it, contiguous."""
     if layout == "plain":
         return np.ascontiguousarray(data)
+    if layout == "taps":
+        return np.ascontiguousarray(data.reshape(len(data), -1).T).reshape(-1)
+    if data.ndim > 2:
+        return np.concatenate([pack(matrix, layout) for matrix in data])
     b = data.T if layout == "panels_rcr" else data  # [K, N]
     depth, columns = b.shape
     width = panel_width(DType.from_numpy(data.dtype))
@@ -36,10 +41,10 @@ def pack(data: Array, layout: Layout) -> Array:
 
 def packed_bytes(shape: Shape, dtype: DType, layout: Layout) -> int:
     """The size of a packed constant."""
-    if layout == "plain":
+    if layout in ("plain", "taps"):
         return int(dtype.size * product(shape))
-    columns, depth = shape if layout == "panels_rcr" else reversed(shape)
-    return int(dtype.size * packed_elements(depth, columns, dtype))
+    columns, depth = shape[-2:] if layout == "panels_rcr" else reversed(shape[-2:])
+    return int(dtype.size * product((*shape[:-2], packed_elements(depth, columns, dtype))))
 
 
 def packed_elements(depth: Dim, columns: Dim, dtype: DType) -> Dim:

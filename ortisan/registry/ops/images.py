@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from ortisan.registry.dims import Dim, Facts, floor_div, product, settle
+from ortisan.registry.dims import Dim, Facts, ceil_div, floor_div, minimum, product, settle
 from ortisan.registry.dtypes import Array
 from ortisan.registry.graph import DimValues, Op, TensorType
 from ortisan.registry.refusal import Refused
@@ -89,7 +89,8 @@ def _strided(x: Array, start: Pair, count: Pair, strides: Pair) -> Array:
 class Pool2d(Op):
     """The largest element or the mean of each window of x[N,H,W,C]. torch: F.max_pool2d, F.avg_pool2d.
 
-    A mean counts the padding when `counts_padding`.
+    A mean counts the padding when `counts_padding`. With `ceil`, windows that only begin inside of the padded image count
+    as well, and what they have beyond its end is in no mean.
     """
 
     kind: Literal["max", "mean"]
@@ -97,6 +98,8 @@ class Pool2d(Op):
     strides: Pair
     pads: Pads = (0, 0, 0, 0)
     counts_padding: bool = False
+    dilations: Pair = (1, 1)
+    ceil: bool = False
 
     stem: ClassVar[str] = "pool2d"
     ait: ClassVar[str | None] = "max_pool2d, avg_pool2d"
@@ -109,24 +112,38 @@ class Pool2d(Op):
         (x,) = inputs
         if not x.dtype.is_float or x.rank != 4:
             raise Refused(f"pool2d needs images of floats with 4 dims, not {x}")
-        if any(pad >= size for pad, size in zip(self.pads, (*self.kernel, *self.kernel), strict=True)):
+        spans = self._spans
+        if any(pad >= size for pad, size in zip(self.pads, (*spans, *spans), strict=True)):
             raise Refused(f"the padding {self.pads} is as large as the window {self.kernel}")
-        rows = _extent(x.shape[1], self.pads[0], self.pads[2], self.kernel[0], self.strides[0])
-        columns = _extent(x.shape[2], self.pads[1], self.pads[3], self.kernel[1], self.strides[1])
+        rows, columns = (self._count(x.shape[1 + axis], axis) for axis in (0, 1))
         for extent in (rows, columns):
             facts.at_least(extent, 0, "the output of a pool")
         return (TensorType(x.dtype, (x.shape[0], rows, columns, x.shape[3])),)
 
+    @property
+    def _spans(self) -> Pair:
+        """Rows and columns from a window's first to its last."""
+        return self.dilations[0] * (self.kernel[0] - 1) + 1, self.dilations[1] * (self.kernel[1] - 1) + 1
+
+    def _count(self, size: Dim, axis: int) -> Dim:
+        """How many windows there are along an axis."""
+        before, after, stride = self.pads[axis], self.pads[axis + 2], self.strides[axis]
+        if not self.ceil:
+            return _extent(size, before, after, self._spans[axis], stride)
+        begin_inside = floor_div(size + (before - 1), stride) + 1
+        return minimum(settle(ceil_div(size + (before + after - self._spans[axis]), stride) + 1), settle(begin_inside))
+
     def reference(self, inputs: Sequence[Array], dims: DimValues) -> tuple[Array, ...]:
         x = inputs[0].astype(np.float64)
         mean = self.kind == "mean"
-        wide = _padded(x, self.pads, 0.0 if mean else -np.inf)
-        counts = _padded(np.ones_like(x), self.pads, 1.0 if self.counts_padding else 0.0)
-        rows = (wide.shape[1] - self.kernel[0]) // self.strides[0] + 1
-        columns = (wide.shape[2] - self.kernel[1]) // self.strides[1] + 1
+        rows, columns = (int(self._count(x.shape[1 + axis], axis)) for axis in (0, 1))
+        beyond = (0, 0, *(span + stride for span, stride in zip(self._spans, self.strides, strict=True)))
+        wide = _padded(_padded(x, self.pads, 0.0 if mean else -np.inf), beyond, 0.0 if mean else -np.inf)
+        counts = _padded(_padded(np.ones_like(x), self.pads, 1.0 if self.counts_padding else 0.0), beyond, 0.0)
         places = [(i, j) for i in range(self.kernel[0]) for j in range(self.kernel[1])]
-        windows = [_strided(wide, place, (rows, columns), self.strides) for place in places]
+        starts = [(i * self.dilations[0], j * self.dilations[1]) for i, j in places]
+        windows = [_strided(wide, place, (rows, columns), self.strides) for place in starts]
         if not mean:
             return (np.max(windows, axis=0).astype(inputs[0].dtype),)
-        total = np.sum([_strided(counts, place, (rows, columns), self.strides) for place in places], axis=0)
+        total = np.sum([_strided(counts, place, (rows, columns), self.strides) for place in starts], axis=0)
         return ((np.sum(windows, axis=0) / total).astype(inputs[0].dtype),)

@@ -1,0 +1,89 @@
+"""Convolutions and pools over images with the channels last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ortisan.codegen.cpu.call import CallContext, call_of
+from ortisan.codegen.cpu.group import Group, rows_and_columns
+from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, Template, flag, only_node, op_of
+from ortisan.codegen.cpu.kernels.products import anchor_of, epilogue_of
+from ortisan.codegen.cpu.loops.chain import Chain
+from ortisan.codegen.cpu.packing import panel_width
+from ortisan.codegen.cpu.row import CpuKernel
+from ortisan.codegen.cpu.tune.blocking import BlockingTable, Product, table
+from ortisan.registry.builder import is_constant
+from ortisan.registry.dims import Dim, product
+from ortisan.registry.dtypes import DType
+from ortisan.registry.graph import Node
+from ortisan.registry.ops import Conv2d, Pool2d
+
+_CONV = Template("images/conv", ("conv.h", "scalar.h"), instance="images/conv")
+_DEPTHWISE = Template("images/conv", ("depthwise.h", "scalar.h"), instance="images/depthwise")
+_POOL = replace(call_of("pool.h"), instance="images/pool")
+_TYPES = (DType.FLOAT32, DType.FLOAT64)
+
+
+@dataclass(frozen=True)
+class ConvContext:
+    params: tuple[Param, ...]
+    type: str
+    function: str
+    sizes: tuple[str, ...]
+    """the fields of ConvShape"""
+    usual: int
+    """columns of most tiles"""
+    blockings: BlockingTable
+    epilogue: Chain
+
+
+def emit_conv(group: Group, context: EmitContext) -> KernelSpec:
+    anchor = anchor_of(group)
+    op, (x, w), y = op_of(anchor, Conv2d), anchor.inputs[:2], anchor.output
+    printer, cpp = context.printer, x.dtype.cpp
+    epilogue, params, arguments = epilogue_of(group, anchor, context)
+    filters, depth = w.shape[0] // op.group, product(w.shape[1:])
+    sizes = printer.all(_sizes(anchor, w.shape[1:3], op.group))
+    if op.group == x.shape[3] == w.shape[0]:
+        template, function, usual = _DEPTHWISE, "depthwise2d", 0
+        stored, blockings = context.weight(w, "taps"), table(Product(x.dtype, 1, (1,), 1, 1))
+    else:
+        template, function, usual = _CONV, "conv2d", 2 * panel_width(x.dtype)
+        stored = context.weight(context.reshaped(w, (op.group, filters, depth)), "panels_rcr")
+        blockings = context.blockings(x.dtype, depth, (filters,), rows_and_columns(y.shape)[0], packed=False)
+    body = ConvContext((Param("x", cpp), Param("w", cpp), *params), cpp, function, sizes, usual, blockings, epilogue)
+    return KernelSpec(template, group.name, body, (context.read(x), stored, *arguments))
+
+
+def _sizes(node: Node, kernel: Sequence[Dim], groups: Dim) -> tuple[Dim, ...]:
+    op = node.op
+    if not isinstance(op, (Conv2d, Pool2d)):
+        raise TypeError(f"{op.name} has no windows")
+    taps = (*kernel, *op.strides, *op.pads[:2], *op.dilations, groups)
+    return (*node.inputs[0].shape, *node.output.shape[1:], *taps)
+
+
+def emit_pool(group: Group, context: EmitContext) -> KernelSpec:
+    node, op = only_node(group, Pool2d)
+    x, y = node.inputs[0], node.output
+    params = (Param("x", x.dtype.cpp), Param("y", y.dtype.cpp, written=True))
+    shape = f"ConvShape{{{', '.join(context.printer.all(_sizes(node, op.kernel, 1)))}}}"
+    padding = (*map(str, op.pads[2:]), flag(op.counts_padding)) if op.kind == "mean" else ()
+    body = CallContext(params, f"{op.kind}_pool2d", (x.dtype.cpp,), (shape, *padding, "x", "y"))
+    return KernelSpec(_POOL, group.name, body, (context.read(x), context.write(y)))
+
+
+def _objection(node: Node) -> str | None:
+    dtype = node.inputs[0].dtype
+    if dtype not in _TYPES:
+        return f"there is no CPU kernel for {node.op.stem} of {dtype.value} yet"
+    if isinstance(node.op, Conv2d) and not is_constant(node.inputs[1]):
+        return "the filters of the convolution are computed"
+    return None
+
+
+KERNELS = (
+    CpuKernel(Conv2d, emit_conv, (_CONV, _DEPTHWISE), objection=_objection, epilogue=True, in_place=2),
+    CpuKernel(Pool2d, emit_pool, (_POOL,), objection=_objection),
+)
