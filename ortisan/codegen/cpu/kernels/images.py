@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from ortisan.codegen.cpu.call import CallContext, call_of
 from ortisan.codegen.cpu.group import Group, rows_and_columns
 from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, Template, flag, only_node, op_of
 from ortisan.codegen.cpu.kernels.products import anchor_of, epilogue_of
+from ortisan.codegen.cpu.loops.boxes import bits
 from ortisan.codegen.cpu.loops.chain import Chain
 from ortisan.codegen.cpu.packing import panel_width
 from ortisan.codegen.cpu.row import CpuKernel
@@ -17,10 +20,11 @@ from ortisan.registry.builder import is_constant
 from ortisan.registry.dims import Dim, product
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Node
-from ortisan.registry.ops import Conv2d, Pool2d
+from ortisan.registry.ops import Conv2d, Pool2d, Resize2d
 
 _CONV = Template("images/conv", ("conv.h", "scalar.h"), instance="images/conv")
 _DEPTHWISE = Template("images/conv", ("depthwise.h", "scalar.h"), instance="images/depthwise")
+_RESIZE = call_of("resize.h")
 _POOL = replace(call_of("pool.h"), instance="images/pool")
 _TYPES = (DType.FLOAT32, DType.FLOAT64)
 
@@ -74,6 +78,18 @@ def emit_pool(group: Group, context: EmitContext) -> KernelSpec:
     return KernelSpec(_POOL, group.name, body, (context.read(x), context.write(y)))
 
 
+def emit_resize(group: Group, context: EmitContext) -> KernelSpec:
+    node, op = only_node(group, Resize2d)
+    x, y = node.inputs[0], node.output
+    type_ = x.dtype.cpp if op.mode == "linear" else bits(x.dtype)
+    params = (Param("x", type_), Param("y", type_, written=True))
+    scales = [f"{float(np.float32(scale or 0.0)).hex()}f" for scale in op.scales]
+    shape = f"ResizeShape{{{', '.join((*context.printer.all((*x.shape, *op.size)), *scales))}}}"
+    how = (f"coordinates::{op.coordinates}", *((f"roundings::{op.rounding}",) if op.mode == "nearest" else ()))
+    body = CallContext(params, op.name, (type_,), (shape, *how, "x", "y"))
+    return KernelSpec(_RESIZE, group.name, body, (context.read(x), context.write(y)))
+
+
 def _objection(node: Node) -> str | None:
     dtype = node.inputs[0].dtype
     if dtype not in _TYPES:
@@ -86,4 +102,5 @@ def _objection(node: Node) -> str | None:
 KERNELS = (
     CpuKernel(Conv2d, emit_conv, (_CONV, _DEPTHWISE), objection=_objection, epilogue=True, in_place=2),
     CpuKernel(Pool2d, emit_pool, (_POOL,), objection=_objection),
+    CpuKernel(Resize2d, emit_resize, (_RESIZE,)),
 )

@@ -18,7 +18,7 @@ CHANNELS_LAST, CHANNELS_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
 _POOL = ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides")
 
 
-def _image(site: Site) -> Value:
+def image(site: Site) -> Value:
     """The image with two dims for places and the channels last: a line is an image of one row."""
     b, x = site.builder, site.need(0)
     if len(x.shape) == 3:
@@ -29,7 +29,7 @@ def _image(site: Site) -> Value:
     return b.permute(x, CHANNELS_LAST)
 
 
-def _first(b: Builder, y: Value, rank: int) -> Value:
+def channels_first(b: Builder, y: Value, rank: int) -> Value:
     if rank == 3:
         n, _, length, c = y.shape
         return b.permute(b.reshape(y, (n, length, c)), (0, 2, 1))
@@ -47,7 +47,7 @@ class _Windows:
 def _windows(site: Site, kernel: Sequence[int], places: Sequence[Dim]) -> _Windows:
     """The attributes of windows over these places, one row for a line."""
     count = len(kernel)
-    strides, dilations = (_numbers(site, name, (1,) * count) for name in ("strides", "dilations"))
+    strides, dilations = (numbers(site, name, (1,) * count) for name in ("strides", "dilations"))
     pads = _pads(site, kernel, places, strides, dilations)
     if min((*kernel, *strides, *dilations), default=1) < 1:
         raise Refused(f"{site.op_type} with a kernel, a stride or a dilation below 1 is not defined")
@@ -61,7 +61,7 @@ def _pair(numbers: Sequence[int]) -> Pair:
     return first, second
 
 
-def _numbers(site: Site, name: str, default: Sequence[int]) -> list[int]:
+def numbers(site: Site, name: str, default: Sequence[int]) -> list[int]:
     given = [int(number) for number in site.attributes.get(name) or default]
     if len(given) != len(default):
         raise Refused(f"{site.op_type} of {len(default)} dims for places can't have the {name} {given}")
@@ -73,7 +73,7 @@ def _pads(
 ) -> list[int]:
     kind = site.attributes.get("auto_pad", "NOTSET")
     kind = kind.decode() if isinstance(kind, bytes) else kind
-    given = _numbers(site, "pads", (0,) * (2 * len(kernel))) if kind == "NOTSET" else [0] * (2 * len(kernel))
+    given = numbers(site, "pads", (0,) * (2 * len(kernel))) if kind == "NOTSET" else [0] * (2 * len(kernel))
     if kind in ("SAME_UPPER", "SAME_LOWER"):
         for axis, place in enumerate(places):
             total = _same(site, place, dilations[axis] * (kernel[axis] - 1) + 1, strides[axis])
@@ -97,7 +97,7 @@ def _same(site: Site, place: Dim, span: int, stride: int) -> int:
 
 @lowers("Conv", attributes=["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"])
 def conv(site: Site) -> Value:
-    b, x, w, bias = site.builder, _image(site), site.need(1), site.optional(2)
+    b, x, w, bias = site.builder, image(site), site.need(1), site.optional(2)
     rank = len(site.need(0).shape)
     if len(w.shape) != rank or not all(map(is_static, w.shape)):
         raise Refused(f"Conv needs filters of known size with {rank} dims, not {w.type}")
@@ -105,7 +105,7 @@ def conv(site: Site) -> Value:
     filters = b.permute(b.reshape(w, (*w.shape[:2], *windows.kernel)), CHANNELS_LAST)
     group = int(site.attribute("group", 1))
     op = Conv2d(windows.strides, windows.pads, windows.dilations, group, bias is not None)
-    return _first(b, b.add(op, x, filters, *([bias] if bias is not None else [])), rank)
+    return channels_first(b, b.add(op, x, filters, *([bias] if bias is not None else [])), rank)
 
 
 @lowers("MaxPool", attributes=[*_POOL, "storage_order"])
@@ -120,9 +120,9 @@ def average_pool(site: Site) -> Value:
 
 
 def _pool(site: Site, kind: Literal["max", "mean"], *, counts: bool) -> Value:
-    b, x, places = site.builder, _image(site), site.need(0).shape[2:]
-    kernel = _numbers(site, "kernel_shape", (1,) * len(places))
+    b, x, places = site.builder, image(site), site.need(0).shape[2:]
+    kernel = numbers(site, "kernel_shape", (1,) * len(places))
     windows = _windows(site, kernel, places)
     ceil = bool(site.attribute("ceil_mode", 0))
     op = Pool2d(kind, windows.kernel, windows.strides, windows.pads, counts, windows.dilations, ceil)
-    return _first(b, b.add(op, x), len(places) + 2)
+    return channels_first(b, b.add(op, x), len(places) + 2)
