@@ -121,6 +121,8 @@ class EmitContext:
     messages: dict[str, int] = field(default_factory=dict)
     appended: Mapping[Value, AppendedCache] = field(default_factory=dict)
     """By the present."""
+    winograd: bool = True
+    """Whether convolutions may be computed by Winograd's algorithm."""
 
     def read(self, value: Value) -> Argument:
         """The memory a value is read from."""

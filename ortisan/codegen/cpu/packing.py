@@ -9,9 +9,14 @@ import numpy as np
 from ortisan.registry.dims import Dim, Shape, ceil_div, product
 from ortisan.registry.dtypes import Array, DType
 
-Layout = Literal["plain", "panels_rcr", "panels_rrr", "taps"]
+Layout = Literal["plain", "panels_rcr", "panels_rrr", "taps", "winograd"]
 """`panels_*`: columns of B in panels of `panel_width`, each panel K rows long, the last one padded with zeros. Matrices of
-a batch lie one after the other. `taps`: a filter per channel, [taps][channels]."""
+a batch lie one after the other. `taps`: a filter per channel, [taps][channels]. `winograd`: filters
+of 3 x 3 as `panels_rcr` of each of the 36 terms of templates/cpu/images/winograd.h.
+"""
+
+_POINTS = np.array([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]], np.float64) / 24
+"""G of F(4, 3)."""
 
 
 def panel_width(dtype: DType) -> int:
@@ -23,6 +28,9 @@ def pack(data: Array, layout: Layout) -> Array:
     """A weight as the kernels read it, contiguous."""
     if layout == "plain":
         return np.ascontiguousarray(data)
+    if layout == "winograd":
+        terms = np.einsum("ai,bj,oijc->aboc", _POINTS, _POINTS, data.astype(np.float64), optimize=True)
+        return pack(terms.reshape(-1, len(data), data.shape[-1]).astype(data.dtype), "panels_rcr")
     if layout == "taps":
         return np.ascontiguousarray(data.reshape(len(data), -1).T).reshape(-1)
     if data.ndim > 2:
@@ -43,6 +51,8 @@ def packed_bytes(shape: Shape, dtype: DType, layout: Layout) -> int:
     """The size of a packed constant."""
     if layout in ("plain", "taps"):
         return int(dtype.size * product(shape))
+    if layout == "winograd":
+        return int(dtype.size * len(_POINTS) ** 2 * packed_elements(shape[-1], shape[0], dtype))
     columns, depth = shape[-2:] if layout == "panels_rcr" else reversed(shape[-2:])
     return int(dtype.size * product((*shape[:-2], packed_elements(depth, columns, dtype))))
 
