@@ -18,11 +18,9 @@ from ortisan.codegen.render import TEMPLATES
 from ortisan.registry.document import family, op_classes, render_document
 from ortisan.registry.entries import entries
 from ortisan.registry.graph import Op
-from ortisan.registry.ops import Conv2d, Pool2d
 from ortisan.registry.scalars import SCALARS
 from ortisan.registry.snippets import DOMAIN as SNIPPETS
 
-NOT_ON_CPUS = {Conv2d, Pool2d}
 ROOT = Path(__file__).parent.parent
 FAMILIES = {path.stem for path in (ROOT / "ortisan" / "registry" / "ops").glob("*.py")} - {"__init__"}
 
@@ -33,8 +31,7 @@ def _modules(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("op", [c for c in op_classes() if c.__name__ != "Move"], ids=lambda c: c.stem)
 def test_every_op_has_a_kernel_a_test_and_a_meaning(op: type[Op]) -> None:
-    assert (op in KERNELS) == (op not in NOT_ON_CPUS)
-    assert op in NOT_ON_CPUS or (KERNELS[op].emit is None) == op.view
+    assert (KERNELS[op].emit is None) == op.view
     assert (ROOT / "tests" / "ops" / f"test_{op.stem}.py").exists()
     assert op.__doc__
     assert op.reference is not Op.reference
@@ -85,10 +82,10 @@ def test_an_op_is_lowered_to_and_given_to_aitemplate_in_its_own_family(op: type[
 
 
 def test_cpu_kernels_have_the_families_of_the_ops() -> None:
-    assert _modules(ROOT / "ortisan" / "codegen" / "cpu" / "kernels") == FAMILIES - {"images"}
+    assert _modules(ROOT / "ortisan" / "codegen" / "cpu" / "kernels") == FAMILIES
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES - {"images"}))
+@pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_a_kernel_is_in_the_family_of_its_op(family: str) -> None:
     rows = import_module(f"ortisan.codegen.cpu.kernels.{family}").KERNELS
     assert {row.op.__module__ for row in rows} == {f"ortisan.registry.ops.{family}"}
@@ -96,7 +93,7 @@ def test_a_kernel_is_in_the_family_of_its_op(family: str) -> None:
     assert all(KERNELS[row.op] is row for row in rows)
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES - {"images"}))
+@pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_the_templates_of_a_family_are_in_the_folder_of_its_name(family: str) -> None:
     rows = import_module(f"ortisan.codegen.cpu.kernels.{family}").KERNELS
     used = {template.path for row in rows for template in row.templates} - {call_of().path}
@@ -105,7 +102,7 @@ def test_the_templates_of_a_family_are_in_the_folder_of_its_name(family: str) ->
 
 def test_every_folder_of_kernels_is_a_family_or_shared_by_all() -> None:
     folders = {path.name for path in (TEMPLATES / "cpu").iterdir()}
-    assert folders == {"base", "math", "tune", "glue", *FAMILIES} - {"images"}
+    assert folders == {"base", "math", "tune", "glue", *FAMILIES}
     assert set(KERNEL_FOLDERS) == {f"cpu/{name}" for name in folders - {"tune", "glue"}}
 
 
@@ -135,10 +132,8 @@ def test_the_list_of_ops_is_current() -> None:
     assert (ROOT / "docs" / "ops.md").read_text() == render_document(KERNELS), "run `make docs`"
 
 
-def test_the_list_of_ops_says_what_cpus_have_no_kernel_of() -> None:
+def test_the_list_of_ops_says_what_runs_on_cpus() -> None:
     rows = {line.split(" | ")[0].strip("| "): line for line in render_document(KERNELS).splitlines() if " | " in line}
-    for op in NOT_ON_CPUS:
-        assert " | none | " in rows[op.stem]
     assert " | kernel | " in rows["gemm"]
     assert " | view | " in rows["reshape"]
     on_cpus = {
@@ -146,7 +141,7 @@ def test_the_list_of_ops_says_what_cpus_have_no_kernel_of() -> None:
         for line in render_document(KERNELS).splitlines()
         if len(cells := line.split(" | ")) == 5
     }
-    assert {name for name, cpu in on_cpus.items() if cpu == "no"} == {"Conv", "MaxPool", "AveragePool"}
+    assert {name for name, cpu in on_cpus.items() if cpu == "no"} == set()
     assert on_cpus["GlobalAveragePool"] == "yes"
 
 

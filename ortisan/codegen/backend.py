@@ -122,6 +122,10 @@ class Planner(Protocol):
         """What can't be compiled of each graph. It is asked again about what remains, until there is nothing."""
         return [{} for _ in graphs]
 
+    def arrange(self, graph: Graph) -> Graph:
+        """The same graph as it is planned: what `inspect` shows, and what values are compared with."""
+        return graph
+
     def plan(
         self,
         graphs: Sequence[Graph],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import onnx_ir as ir
@@ -108,6 +109,8 @@ def _partition(canonical: Canonical, options: Options, planner: Planner, name: s
         objections=planner.objections,
     )
     _check_snippets(canonical.model, parts)
+    arranged = (replace(subgraph, graph=planner.arrange(subgraph.graph)) for subgraph in parts.subgraphs)
+    parts = replace(parts, subgraphs=tuple(arranged))
     if asked and not parts.subgraphs:
         reasons = sorted({f"{left.op_type} '{left.node}': {left.reason}" for left in parts.left_out})
         raise UnsupportedError("nothing that was asked for can be compiled:\n  " + "\n  ".join(reasons[:20]))

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import pytest
 
 from tests.ops.arrays import values
@@ -14,34 +17,88 @@ def _conv(
     name: str,
     channels: int,
     filters: int,
-    kernel: tuple[int, int],
+    kernel: Sequence[int],
     *,
     group: int = 1,
     bias: bool = False,
+    image: Sequence[int] = (9, 7),
+    batch: int = 2,
+    dtype: type[np.floating] = np.float32,
+    dynamic: bool = True,
+    ort: bool = True,
     **attributes: object,
 ) -> Case:
-    inputs = {"x": values(2, channels, 9, 7), "w": values(filters, channels // group, *kernel, seed=1)}
+    inputs = {
+        "x": values(batch, channels, *image, dtype=dtype),
+        "w": values(filters, channels // group, *kernel, seed=1, dtype=dtype, low=-1, high=1),
+    }
     if bias:
-        inputs["b"] = values(filters, seed=2)
-    return Case(name, "Conv", inputs, {**attributes, "group": group}, constants=("w", "b"), tolerance=SUMS)
+        inputs["b"] = values(filters, seed=2, dtype=dtype)
+    return Case(
+        name, "Conv", inputs, {**attributes, "group": group}, ("w", "b"), tolerance=SUMS, dynamic=dynamic, ort=ort
+    )
 
 
+AROUND = {"pads": [1, 1, 1, 1]}
 CASES = [
-    _conv("1x1", 4, 6, (1, 1)), _conv("3x3", 4, 6, (3, 3), pads=[1, 1, 1, 1], bias=True), _conv("strided", 3, 5, (3, 3), strides=[2, 2], pads=[1, 0, 2, 1]),
+    _conv("1x1", 4, 6, (1, 1)), _conv("3x3", 4, 6, (3, 3), **AROUND, bias=True), _conv("strided", 3, 5, (3, 3), strides=[2, 2], pads=[1, 0, 2, 1]),
     _conv("dilated", 4, 2, (2, 3), dilations=[2, 3]), _conv("depthwise", 6, 6, (3, 3), group=6, bias=True), _conv("groups", 6, 4, (3, 1), group=2),
     _conv("valid", 2, 2, (3, 3), auto_pad="VALID"), _conv("tall", 2, 2, (5, 1), strides=[3, 1]),
+    _conv("line", 17, 3, (5,), image=(23,), pads=[4, 0]), _conv("strided_line", 5, 33, (3,), image=(40,), strides=[2], dilations=[3]),
+    _conv("same_upper", 3, 4, (4, 3), auto_pad="SAME_UPPER"), _conv("same_lower", 3, 4, (4, 3), auto_pad="SAME_LOWER"),
+    _conv("same_strided", 3, 4, (3, 3), auto_pad="SAME_UPPER", strides=[2, 3], dynamic=False),
+    _conv("1x1_strided", 64, 17, (1, 1), strides=[2, 2]), _conv("1x1_padded", 17, 3, (1, 1), **AROUND),
+    _conv("whole_image", 17, 5, (9, 7), dynamic=False, bias=True), _conv("double", 17, 20, (3, 3), dtype=np.float64, **AROUND, ort=False),
+    _conv("float16", 3, 2, (3, 3), dtype=np.float16, ort=False),
+]  # fmt: skip
+# Every way of the kernel: gathered pixels, tiles at the edges, tiles inside, rows of few pixels, panels that are not full.
+CASES += [
+    _conv(f"{channels}_to_{filters}_{kernel}_on_{image[0]}x{image[1]}", channels, filters, (kernel, kernel), image=image, pads=[kernel // 2] * 4)
+    for channels, filters in ((1, 1), (3, 17), (17, 64), (64, 3), (64, 40))
+    for kernel in (3, 5)
+    for image in ((1, 1), (7, 5), (1, 19), (8, 22))
+]  # fmt: skip
+CASES += [
+    _conv(f"wider_than_image_{channels}", channels, 5, (3, 9), image=(4, 5), pads=[1, 4, 1, 4]) for channels in (3, 32)
+]
+CASES += [
+    _conv(f"grouped_{channels}_{filters}_{group}", channels, filters, (3, 3), group=group, **AROUND, bias=True)
+    for channels, filters, group in ((34, 68, 2), (64, 64, 2), (8, 8, 4), (96, 6, 3), (4, 8, 4))
+]
+CASES += [
+    _conv(f"depthwise_{channels}_{kernel}_{strides}_{dilation}", channels, channels, (kernel, kernel), group=channels, image=(11, 21), pads=[kernel // 2] * 4, strides=[strides] * 2, dilations=[dilation] * 2)
+    for channels, kernel, strides, dilation in ((1, 3, 1, 1), (3, 5, 1, 1), (5, 3, 2, 1), (17, 7, 1, 1), (24, 3, 1, 2), (64, 5, 2, 1), (600, 3, 1, 1))
+]  # fmt: skip
+CASES += [
+    _conv("no_batch", 3, 4, (3, 3), batch=0, **AROUND, ort=False), _conv("no_output", 3, 4, (3, 3), image=(2, 5), dynamic=False, ort=False),
+    _conv("depthwise_of_nothing", 5, 5, (3, 3), group=5, image=(0, 4), **AROUND, ort=False),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_conv(case: Case) -> None:
-    check_reference(case)
+@pytest.mark.build
+@pytest.mark.parametrize("case", [case for case in CASES if case.name != "float16"], ids=str)
+def test_conv(case: Case, batch) -> None:
+    batch(CONVOLUTIONS).check(case)
 
 
-def test_cpus_have_no_kernel() -> None:
-    assert reason_on_cpus(CASES[0]) == "there is no CPU kernel for conv2d yet"
+CONVOLUTIONS = [case for case in CASES if case.name != "float16"]
+
+
+def test_the_reference_is_the_same_everywhere() -> None:
+    for case in CASES[:12]:
+        check_reference(case)
+
+
+def test_what_cpus_have_no_kernel_for_is_left() -> None:
+    half = next(case for case in CASES if case.name == "float16")
+    assert reason_on_cpus(half) == "there is no CPU kernel for conv2d of float16 yet"
+    computed = Case("computed", "Conv", {"x": values(1, 2, 9, 9), "w": values(2, 2, 3, 3)}, dynamic=False)
+    assert reason_on_cpus(computed) == "the filters of the convolution are computed"
 
 
 def test_what_is_not_supported_is_refused() -> None:
-    refused(_conv("same", 2, 2, (3, 3), auto_pad="SAME_UPPER"), "auto_pad=SAME_UPPER")
-    refused(Case("line", "Conv", {"x": values(1, 2, 9), "w": values(2, 2, 3)}, constants=("w",)), "images with 4 dims")
+    same = _conv("same", 2, 2, (3, 3), auto_pad="SAME_UPPER", strides=[2, 2])
+    refused(same, "auto_pad of Conv with strides depends on the dynamic dim")
+    volume = Case("volume", "Conv", {"x": values(1, 2, 9, 9, 9), "w": values(2, 2, 3, 3, 3)}, constants=("w",))
+    refused(volume, "lines and images, with 3 and 4 dims")
+    refused(_conv("negative", 2, 2, (3, 3), pads=[-1, 0, 0, 0]), "pads of .* are not supported")

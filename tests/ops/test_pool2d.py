@@ -1,49 +1,77 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import pytest
 
 from tests.ops.arrays import values
 from tests.ops.harness import Case, refused
-from tests.ops.images import check_reference, reason_on_cpus
+from tests.ops.images import check_reference
 from tests.tolerances import APPROXIMATE
 
 
-def _pool(op: str, name: str, **attributes: object) -> Case:
-    return Case(f"{op}_{name}", op, {"x": values(2, 4, 9, 7)}, attributes, tolerance=APPROXIMATE)
+def _pool(op: str, name: str, shape: Sequence[int] = (2, 4, 9, 7), **attributes: object) -> Case:
+    inputs = {"x": values(*shape)}
+    return Case(f"{op}_{name}", op, inputs, attributes, tolerance=APPROXIMATE)
 
 
-CASES = [
-    _pool(op, name, **attributes)
-    for op in ("MaxPool", "AveragePool")
-    for name, attributes in {
-        "plain": {"kernel_shape": [2, 2]},
-        "strided": {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]},
-        "uneven": {"kernel_shape": [3, 2], "strides": [1, 3], "pads": [2, 0, 1, 1]},
-    }.items()
-]
+BOTH = {
+    "plain": {"kernel_shape": [2, 2]},
+    "strided": {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]},
+    "uneven": {"kernel_shape": [3, 2], "strides": [1, 3], "pads": [2, 0, 1, 1]},
+    "ceil": {"kernel_shape": [3, 3], "strides": [2, 3], "pads": [1, 0, 1, 1], "ceil_mode": 1},
+    "ceil_beyond": {"kernel_shape": [1, 2], "strides": [4, 4], "pads": [0, 0, 0, 1], "ceil_mode": 1},
+    "dilated": {"kernel_shape": [3, 2], "dilations": [2, 3], "pads": [1, 1, 1, 1]},
+    "line": {"kernel_shape": [3], "strides": [2], "shape": (2, 5, 23), "pads": [1, 1]},
+    "same": {"kernel_shape": [2, 3], "auto_pad": "SAME_LOWER"},
+    "one_channel": {"kernel_shape": [3, 3], "shape": (2, 1, 9, 30)},
+    "many_channels": {"kernel_shape": [3, 3], "shape": (1, 603, 5, 9), "pads": [1, 1, 1, 1]},
+    "wide": {"kernel_shape": [5, 5], "shape": (1, 20, 12, 40), "pads": [2, 2, 2, 2]},
+}
+CASES = [_pool(op, name, **attributes) for op in ("MaxPool", "AveragePool") for name, attributes in BOTH.items()]
 CASES += [
     _pool("AveragePool", "counts", kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1),
-    _pool("GlobalAveragePool", "all"),
+    _pool("AveragePool", "counts_ceil", kernel_shape=[3, 3], strides=[2, 3], pads=[1, 0, 0, 1], count_include_pad=1, ceil_mode=1),
+]  # fmt: skip
+CASES += [
+    _pool(op, f"{len(shape)}", shape=shape)
+    for op in ("GlobalAveragePool", "GlobalMaxPool")
+    for shape in ((2, 3, 7), (2, 3, 7, 5), (1, 3, 2, 4, 5))
 ]
 
 
+@pytest.mark.build
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_pools(case: Case) -> None:
-    check_reference(case)
+def test_pools(case: Case, batch) -> None:
+    batch(CASES).check(case)
 
 
-def test_cpus_have_no_kernel() -> None:
-    assert reason_on_cpus(CASES[0]) == "there is no CPU kernel for pool2d yet"
+@pytest.mark.build
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+def test_nan_and_infinity(op: str, batch) -> None:
+    batch(_SPECIAL).check(next(case for case in _SPECIAL if case.op_type == op))
+
+
+def _special(op: str) -> Case:
+    x = values(1, 20, 6, 9)
+    x[0, 3, 2, 2], x[0, 4, 1, 1], x[0, 5, 3, 3] = np.nan, np.inf, -np.inf
+    return Case(f"special_{op}", op, {"x": x}, {"kernel_shape": [2, 2]}, tolerance=APPROXIMATE, ort=False)
+
+
+_SPECIAL = [_special("MaxPool"), _special("AveragePool")]
+
+
+def test_the_reference_is_the_same_everywhere() -> None:
+    for case in CASES[:4]:
+        check_reference(case)
 
 
 def test_what_is_not_supported_is_refused() -> None:
-    refused(_pool("MaxPool", "ceil", kernel_shape=[2, 2], ceil_mode=1), "ceil_mode=1")
     refused(Case("two", "MaxPool", {"x": values(2, 4, 9, 7)}, {"kernel_shape": [2, 2]}, outputs=2), "output 1")
 
 
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
 def test_other_numbers_of_dims_are_refused(op: str) -> None:
     volume = {"x": values(1, 2, 4, 4, 4)}
-    refused(Case("volume", op, volume, {"kernel_shape": [2, 2, 2], "dilations": [1, 1, 1]}), "its dilations are")
-    refused(Case("plain", op, volume, {"kernel_shape": [2, 2, 2]}), "images with 4 dims")
-    refused(Case("line", op, {"x": values(1, 2, 4)}, {"kernel_shape": [2]}), "images with 4 dims")
+    refused(Case("plain", op, volume, {"kernel_shape": [2, 2, 2]}), "lines and images, with 3 and 4 dims")

@@ -22,13 +22,16 @@ from ortisan.codegen.backend import (
 )
 from ortisan.codegen.cpu.build import build_library
 from ortisan.codegen.cpu.isa import Isa, find_isa, why_not_run
-from ortisan.codegen.cpu.kernels import KERNELS
+from ortisan.codegen.cpu.kernels import objection
 from ortisan.codegen.cpu.library import render_library
 from ortisan.codegen.cpu.plan import GraphPlan, plan_graph
 from ortisan.codegen.cpu.trace import CpuTracer
 from ortisan.codegen.cpu.tune.choices import Tuning, by_cost_model
 from ortisan.codegen.cpu.tune.choose import tune
 from ortisan.registry.graph import Graph
+from ortisan.registry.passes.channels_last import channels_last
+from ortisan.registry.passes.fold_affine import fold_affine
+from ortisan.registry.passes.pointwise import pointwise
 
 WORTH_TIMING = 1 << 20
 """Bytes of weights below which `tune="auto"` leaves products to the cost model: they fit a core's cache and take less
@@ -101,13 +104,11 @@ class CpuPlanner(Planner):
 
     def objections(self, graphs: Sequence[Graph]) -> Sequence[Mapping[str, str]]:
         return [
-            {
-                node.origin: f"there is no CPU kernel for {node.op.stem} yet"
-                for node in graph.nodes
-                if type(node.op) not in KERNELS
-            }
-            for graph in graphs
+            {node.origin: why for node in graph.nodes if (why := objection(node)) is not None} for graph in graphs
         ]
+
+    def arrange(self, graph: Graph) -> Graph:
+        return pointwise(fold_affine(channels_last(graph)))
 
     def plan(
         self,

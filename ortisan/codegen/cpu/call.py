@@ -16,6 +16,11 @@ class CallContext:
     types: tuple[str, ...]
     arguments: tuple[str | tuple[str, ...], ...]
 
+    @property
+    def type(self) -> str:
+        """The element type."""
+        return self.types[-1]
+
 
 def call_of(*headers: str) -> Template:
     """The template of a call of a function that these headers define, with a `CallContext`."""

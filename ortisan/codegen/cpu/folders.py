@@ -8,6 +8,7 @@ _FAMILIES = (
     "elementwise",
     "gather",
     "generate",
+    "images",
     "move",
     "products",
     "reduce",

@@ -48,7 +48,7 @@ class Instance:
 
     @property
     def file(self) -> str:
-        return f"instance_{self.template.partition('/')[0]}_{self.type}.cpp"
+        return f"instance_{self.template.removesuffix('/instance').replace('/', '_')}_{self.type}.cpp"
 
     def declare(self) -> str:
         return self._render("extern template")

@@ -14,9 +14,9 @@ from ortisan.codegen.cpu.tune.blocking import DEFAULT, BlockingTable, BlockingUp
 from ortisan.codegen.cpu.views import Views
 from ortisan.codegen.expressions import DimPrinter
 from ortisan.registry.builder import is_constant
-from ortisan.registry.dims import Dim, bounds_of, is_static
+from ortisan.registry.dims import Dim, Shape, bounds_of, is_static
 from ortisan.registry.dtypes import DType
-from ortisan.registry.graph import Node, Op, Value
+from ortisan.registry.graph import Node, Op, TensorType, Value
 from ortisan.registry.scalars import Scalar
 
 _Op = TypeVar("_Op", bound=Op)
@@ -117,9 +117,12 @@ class EmitContext:
     products: dict[Product, None] = field(default_factory=dict)
     """The distinct products that can be tuned, in the order they are met."""
     weights: dict[WeightKey, int] = field(default_factory=dict)
+    constants: dict[tuple[Value, Shape], Value] = field(default_factory=dict)
     messages: dict[str, int] = field(default_factory=dict)
     appended: Mapping[Value, AppendedCache] = field(default_factory=dict)
     """By the present."""
+    winograd: bool = True
+    """Whether convolutions may be computed by Winograd's algorithm."""
 
     def read(self, value: Value) -> Argument:
         """The memory a value is read from."""
@@ -133,6 +136,13 @@ class EmitContext:
 
     def weight(self, value: Value, layout: Layout) -> Argument:
         return Argument("weight", value, self.weights.setdefault((value, layout), len(self.weights)))
+
+    def reshaped(self, value: Value, shape: Shape) -> Value:
+        """A constant under another shape, one object however often it is asked for."""
+        key = (value, shape)
+        if key not in self.constants and value.data is not None:
+            self.constants[key] = Value(value.name, TensorType(value.dtype, shape), value.data.reshape(shape))
+        return self.constants[key]
 
     def blockings(
         self, dtype: DType, depth: Dim, columns: Sequence[Dim], rows: Dim, *, packed: bool = True

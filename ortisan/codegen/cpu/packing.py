@@ -9,8 +9,14 @@ import numpy as np
 from ortisan.registry.dims import Dim, Shape, ceil_div, product
 from ortisan.registry.dtypes import Array, DType
 
-Layout = Literal["plain", "panels_rcr", "panels_rrr"]
-"""`panels_*`: columns of B in panels of `panel_width`, each panel K rows long, the last one padded with zeros."""
+Layout = Literal["plain", "panels_rcr", "panels_rrr", "taps", "winograd"]
+"""`panels_*`: columns of B in panels of `panel_width`, each panel K rows long, the last one padded with zeros. Matrices of
+a batch lie one after the other. `taps`: a filter per channel, [taps][channels]. `winograd`: filters
+of 3 x 3 as `panels_rcr` of each of the 36 terms of templates/cpu/images/winograd.h.
+"""
+
+_POINTS = np.array([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]], np.float64) / 24
+"""G of F(4, 3)."""
 
 
 def panel_width(dtype: DType) -> int:
@@ -22,6 +28,13 @@ def pack(data: Array, layout: Layout) -> Array:
     """A weight as the kernels read it, contiguous."""
     if layout == "plain":
         return np.ascontiguousarray(data)
+    if layout == "winograd":
+        terms = np.einsum("ai,bj,oijc->aboc", _POINTS, _POINTS, data.astype(np.float64), optimize=True)
+        return pack(terms.reshape(-1, len(data), data.shape[-1]).astype(data.dtype), "panels_rcr")
+    if layout == "taps":
+        return np.ascontiguousarray(data.reshape(len(data), -1).T).reshape(-1)
+    if data.ndim > 2:
+        return np.concatenate([pack(matrix, layout) for matrix in data])
     b = data.T if layout == "panels_rcr" else data  # [K, N]
     depth, columns = b.shape
     width = panel_width(DType.from_numpy(data.dtype))
@@ -36,10 +49,12 @@ def pack(data: Array, layout: Layout) -> Array:
 
 def packed_bytes(shape: Shape, dtype: DType, layout: Layout) -> int:
     """The size of a packed constant."""
-    if layout == "plain":
+    if layout in ("plain", "taps"):
         return int(dtype.size * product(shape))
-    columns, depth = shape if layout == "panels_rcr" else reversed(shape)
-    return int(dtype.size * packed_elements(depth, columns, dtype))
+    if layout == "winograd":
+        return int(dtype.size * len(_POINTS) ** 2 * packed_elements(shape[-1], shape[0], dtype))
+    columns, depth = shape[-2:] if layout == "panels_rcr" else reversed(shape[-2:])
+    return int(dtype.size * product((*shape[:-2], packed_elements(depth, columns, dtype))))
 
 
 def packed_elements(depth: Dim, columns: Dim, dtype: DType) -> Dim:

@@ -26,6 +26,10 @@ def _no_strides(node: Node) -> None:
     return None
 
 
+def no_objection(node: Node) -> str | None:
+    return None
+
+
 def never(node: Node) -> bool:
     return False
 
@@ -39,6 +43,9 @@ class CpuKernel:
     """The kernel of a group that begins with this op; None for a view, which never runs."""
     templates: tuple[Template, ...] = ()
     """Those that `emit` chooses from."""
+
+    objection: Callable[[Node], str | None] = no_objection
+    """Why the kernel can't take a node, which then stays in ONNX Runtime."""
 
     reads: Callable[[Node, Value, Layout], bool] = contiguous_only
     """Whether a node can read an input that lies so in memory. Other inputs are copied first."""

@@ -1,4 +1,4 @@
-"""Reductions, ArgMax/ArgMin, CumSum, GlobalAveragePool."""
+"""Reductions, ArgMax/ArgMin, CumSum, global pools."""
 
 from __future__ import annotations
 
@@ -87,12 +87,13 @@ def cumulative_sum(site: Site) -> Value:
     return site.builder.add(CumSum(normalize_axis(axis, len(x.shape)), exclusive, reverse), x)
 
 
-@lowers("GlobalAveragePool")
-def global_average_pool(site: Site) -> Value:
+@lowers("GlobalAveragePool", "GlobalMaxPool")
+def global_pool(site: Site) -> Value:
     x = site.need(0)
-    if len(x.shape) != 4:
-        raise Refused(f"GlobalAveragePool is supported for images with 4 dims, not for {x.type}")
-    return site.builder.add(Reduce("mean", 2, 3, True), x)
+    if len(x.shape) < 3:
+        raise Refused(f"{site.op_type} needs a batch, channels and places, {x.type} has not all of them")
+    kind = "max" if site.op_type == "GlobalMaxPool" else "mean"
+    return site.builder.add(Reduce(kind, 2, len(x.shape) - 1, True), x)
 
 
 @lowers("Normalizer", domain=ML_DOMAIN, attributes=["norm"])

@@ -7,6 +7,7 @@ A batch normalisation is one of each. The filters' channels are last, so this ru
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -21,15 +22,21 @@ from ortisan.registry.passes.rewrite import Rule, run_pass
 def fold_affine(graph: Graph) -> Graph:
     """Folds per-channel products and sums into convolutions. Returns a graph without convolutions unchanged."""
     has_filters = any(isinstance(node.op, Conv2d) for node in graph.nodes)
-    return run_pass("fold_affine", graph, _FoldAffine()) if has_filters else graph
+    return run_pass("fold_affine", graph, _FoldAffine(graph)) if has_filters else graph
 
 
 class _FoldAffine(Rule):
+    def __init__(self, graph: Graph) -> None:
+        uses = Counter([*(value for node in graph.nodes for value in node.inputs), *graph.outputs])
+        self._shared = {value for value, count in uses.items() if count > 1}
+
     def node(self, b: Builder, node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
         if not isinstance(node.op, Elementwise) or node.op.func not in ("ADD", "MUL"):
             return None
-        for image, constant in (inputs, inputs[::-1]):
+        for index, (image, constant) in enumerate((inputs, inputs[::-1])):
             made = b.producer(image)
+            if node.inputs[index] in self._shared:
+                continue  # the convolution stays for those who read it as it is
             if made is not None and isinstance(made.op, Conv2d) and _is_per_channel(constant, image):
                 return _folded(b, node.op.func, made, made.op, constant)
         return None

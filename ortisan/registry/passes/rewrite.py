@@ -22,11 +22,13 @@ PASSES = {
     "narrow": "float32 becomes float16 between the inputs and the outputs",
     "channels_last": "images keep their channels last from one convolution to the next",
     "fold_affine": "factors and terms per channel join the filters and the bias of a convolution",
+    "pointwise": "convolutions that are matrix products become some",
     "to_dialect": "ops are composed of those that AITemplate has",
     "join_products": "products of one tensor with several weights become one",
     "set_barriers": "views keep AITemplate from fusing what it can't",
 }
-"""Every step whose op graph can be printed, in the order they run; all but the first run on GPU targets only."""
+"""Every step whose op graph can be printed, in the order they run: on CPUs `lower`, and those about convolutions; on GPUs
+all but `pointwise`."""
 
 
 class Rule:

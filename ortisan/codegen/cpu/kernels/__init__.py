@@ -10,6 +10,7 @@ from ortisan.codegen.cpu.kernels import (
     elementwise,
     gather,
     generate,
+    images,
     move,
     products,
     reduce,
@@ -20,7 +21,7 @@ from ortisan.codegen.cpu.row import CpuKernel
 from ortisan.errors import UnsupportedError
 from ortisan.registry.graph import Node, Op
 
-_FAMILIES = (attention, cache, elementwise, gather, generate, move, products, reduce, rotary, rows)
+_FAMILIES = (attention, cache, elementwise, gather, generate, images, move, products, reduce, rotary, rows)
 KERNELS: dict[type[Op], CpuKernel] = {kernel.op: kernel for family in _FAMILIES for kernel in family.KERNELS}
 
 
@@ -30,6 +31,12 @@ def kernel_of(node: Node) -> CpuKernel:
     if kernel is None:
         raise UnsupportedError(f"node '{node.origin}': there is no CPU kernel for {node.op.stem}; exclude the node")
     return kernel
+
+
+def objection(node: Node) -> str | None:
+    """Why there is no kernel for a node."""
+    kernel = KERNELS.get(type(node.op))
+    return f"there is no CPU kernel for {node.op.stem} yet" if kernel is None else kernel.objection(node)
 
 
 def scalar_call(node: Node) -> ScalarCall:

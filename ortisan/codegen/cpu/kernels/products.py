@@ -14,7 +14,7 @@ from ortisan.codegen.cpu.tune.blocking import BlockingTable
 from ortisan.registry.builder import is_constant
 from ortisan.registry.dims import Dim, product
 from ortisan.registry.graph import Node, Value
-from ortisan.registry.ops import Bmm, Elementwise, Gemm
+from ortisan.registry.ops import Bmm, Conv2d, Elementwise, Gemm
 
 _GEMM = Template("products/gemm", ("gemm.h", "loops.h", "scalar.h"))
 _BMM = Template("products/bmm", ("gemm.h", "loops.h", "scalar.h"))
@@ -57,14 +57,14 @@ class BmmContext:
     b_step: tuple[str, str]
 
 
-def _anchor(group: Group) -> Node:
+def anchor_of(group: Group) -> Node:
     if group.anchor is None:
         raise TypeError(f"{group.name} has no anchor")
     return group.anchor
 
 
 def emit_gemm(group: Group, context: EmitContext) -> KernelSpec:
-    anchor = _anchor(group)
+    anchor = anchor_of(group)
     x, w = anchor.inputs[:2]
     if not is_constant(w):
         return emit_bmm(group, context)
@@ -77,36 +77,36 @@ def emit_gemm(group: Group, context: EmitContext) -> KernelSpec:
         arguments += given
         params += [replace(param, name=f"{param.name}_{index}") for param in product.params]
     rows, depth = rows_and_columns(x.shape)
-    blockings = context.blockings(x.dtype, depth, [_anchor(member).output.shape[-1] for member in members], rows)
+    blockings = context.blockings(x.dtype, depth, [anchor_of(member).output.shape[-1] for member in members], rows)
     body = GemmContext(tuple(params), cpp, printer(rows), printer(depth), blockings, tuple(products))
     return KernelSpec(_GEMM, group.name, body, tuple(arguments))
 
 
 def _product(group: Group, context: EmitContext) -> tuple[ProductContext, list[Argument]]:
-    anchor = _anchor(group)
+    anchor = anchor_of(group)
     layout = anchor.op.layout if isinstance(anchor.op, Gemm) else "rrr"
     w = anchor.inputs[1]
     packed = context.weight(w, "panels_rcr" if layout == "rcr" else "panels_rrr")
-    epilogue, params, arguments = _epilogue(group, anchor, context)
+    epilogue, params, arguments = epilogue_of(group, anchor, context)
     columns = context.printer(anchor.output.shape[-1])
     return ProductContext((Param("b", w.dtype.cpp), *params), columns, epilogue), [packed, *arguments]
 
 
-def _epilogue(group: Group, anchor: Node, context: EmitContext) -> tuple[Chain, list[Param], list[Argument]]:
+def epilogue_of(group: Group, anchor: Node, context: EmitContext) -> tuple[Chain, list[Param], list[Argument]]:
     """The bias, then what is fused to the product."""
     nodes, total = list(group.chain), anchor.output
-    if isinstance(anchor.op, Gemm) and anchor.op.bias:
+    if isinstance(anchor.op, (Conv2d, Gemm)) and anchor.op.bias:
         total = Value("sum", anchor.output.type)
         nodes.insert(0, Node(Elementwise("ADD"), (total, anchor.inputs[2]), anchor.outputs, anchor.origin))
     return build_epilogue(total, nodes, group.outputs, context)
 
 
 def emit_bmm(group: Group, context: EmitContext) -> KernelSpec:
-    anchor = _anchor(group)
+    anchor = anchor_of(group)
     a, b = anchor.inputs[:2]
     op = anchor.op
     layout = op.layout if isinstance(op, (Gemm, Bmm)) else "rrr"
-    epilogue, params, arguments = _epilogue(group, anchor, context)
+    epilogue, params, arguments = epilogue_of(group, anchor, context)
     printer, dtype = context.printer, a.dtype
     columns, depth = anchor.output.shape[-1], a.shape[-1]
     batch, rows = _batch_and_rows(anchor)

@@ -97,6 +97,53 @@ void transpose_block(int64_t rows, int64_t columns, const E* src, int64_t src_st
   }
 }
 
+// dst[i * columns + j] = src[j * src_stride + i] for i < rows, j < columns: a picture's colours come together.
+template <int64_t columns, class E>
+void interleave(int64_t rows, const E* src, int64_t src_stride, E* dst) {
+  for (int64_t i = 0; i < rows; ++i) {
+    ORTISAN_UNROLL(4)
+    for (int64_t j = 0; j < columns; ++j) dst[i * columns + j] = src[j * src_stride + i];
+  }
+}
+
+// dst[j * dst_stride + i] = src[i * columns + j] for i < rows, j < columns.
+template <int64_t columns, class E>
+void separate(int64_t rows, const E* src, E* dst, int64_t dst_stride) {
+  for (int64_t i = 0; i < rows; ++i) {
+    ORTISAN_UNROLL(4)
+    for (int64_t j = 0; j < columns; ++j) dst[j * dst_stride + i] = src[i * columns + j];
+  }
+}
+
+// Copies between [outer, columns, rows] and [outer, rows, columns] for 2 to 4 columns. Returns whether it was one.
+template <class E>
+bool copy_interleaved(Context& c, int64_t count, const CopyAxis* axes, const E* src, E* dst) {
+  if (count < 2 || count > 3) return false;
+  const CopyAxis a = axes[count - 2], b = axes[count - 1], outer = count == 3 ? axes[0] : CopyAxis{1, 0, 0};
+  const auto few = [](int64_t n) { return n >= 2 && n <= 4; };
+  // The copy is written in the order of dst: [rows, columns] of it, or [columns, rows].
+  const bool joins = few(b.extent) && b.dst == 1 && a.dst == b.extent && a.src == 1;
+  const bool parts = few(a.extent) && b.dst == 1 && a.src == 1 && b.src == a.extent;
+  if (!joins && !parts) return false;
+  const int64_t rows = joins ? a.extent : b.extent, columns = joins ? b.extent : a.extent;
+  constexpr int64_t band = 1024;
+  const int64_t bands = ceil_quotient(rows, band);
+  parallel_ranges(c, outer.extent * bands, min_of(band, rows) * columns, [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) {
+      const int64_t row = n % bands * band, some = min_of(band, rows - row);
+      const E* from = src + n / bands * outer.src + row * (joins ? 1 : columns);
+      E* to = dst + n / bands * outer.dst + row * (joins ? columns : 1);
+      if (joins && columns == 2) interleave<2>(some, from, b.src, to);
+      if (joins && columns == 3) interleave<3>(some, from, b.src, to);
+      if (joins && columns == 4) interleave<4>(some, from, b.src, to);
+      if (!joins && columns == 2) separate<2>(some, from, to, a.dst);
+      if (!joins && columns == 3) separate<3>(some, from, to, a.dst);
+      if (!joins && columns == 4) separate<4>(some, from, to, a.dst);
+    }
+  });
+  return true;
+}
+
 // The axis along which src is contiguous when dst is contiguous along the last axis and src is not; else -1.
 inline int64_t transposed_axis(int64_t count, const CopyAxis* axes) {
   if (count < 2 || axes[count - 1].dst != 1 || axes[count - 1].src == 1 || axes[count - 1].extent < 4) return -1;
@@ -150,6 +197,7 @@ void copy_nd(Context& c, int64_t rank, const int64_t* extent, const E* src, cons
   detail::CopyAxis axes[max_rank + 1];
   int64_t count = detail::merge_axes(rank, extent, src_stride, dst_stride, axes);
   if (count == 0) axes[count++] = {1, 1, 1};
+  if (detail::copy_interleaved(c, count, axes, src, dst)) return;
   const int64_t row_axis = detail::transposed_axis(count, axes);
   if (row_axis >= 0) return detail::copy_transposed(c, count, axes, row_axis, src, dst);
 

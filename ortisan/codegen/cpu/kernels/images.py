@@ -1,0 +1,146 @@
+"""Convolutions and pools over images with the channels last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ortisan.codegen.cpu.call import CallContext, call_of
+from ortisan.codegen.cpu.group import Group, rows_and_columns
+from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param, Template, flag, only_node, op_of
+from ortisan.codegen.cpu.kernels.products import anchor_of, epilogue_of
+from ortisan.codegen.cpu.loops.boxes import bits
+from ortisan.codegen.cpu.loops.chain import Chain
+from ortisan.codegen.cpu.packing import panel_width
+from ortisan.codegen.cpu.row import CpuKernel
+from ortisan.codegen.cpu.tune.blocking import DEFAULT, BlockingTable, BlockingUpTo
+from ortisan.registry.builder import is_constant
+from ortisan.registry.dims import Dim, ceil_div, is_static, minimum, product, typical
+from ortisan.registry.dtypes import DType
+from ortisan.registry.graph import Node
+from ortisan.registry.ops import Conv2d, Pool2d, Resize2d
+
+_CONV = Template("images/conv", ("conv.h", "scalar.h"), instance="images/conv")
+_DEPTHWISE = Template("images/conv", ("depthwise.h", "scalar.h"), instance="images/depthwise")
+_RESIZE = call_of("resize.h")
+_POOL = replace(call_of("pool.h"), instance="images/pool")
+_WINOGRAD = Template("images/conv", ("scalar.h", "winograd.h"), instance="images/winograd")
+NO_BLOCKING = (BlockingUpTo(None, DEFAULT),)
+_WAVE_ELEMENTS = 1 << 20
+"""What is transformed at a time stays in a shared cache."""
+_BYTES_PER_CYCLE = 8
+_TYPES = (DType.FLOAT32, DType.FLOAT64)
+
+
+@dataclass(frozen=True)
+class ConvContext:
+    params: tuple[Param, ...]
+    type: str
+    function: str
+    sizes: tuple[str, ...]
+    """the fields of ConvShape"""
+    usual: int
+    """columns of most tiles"""
+    blockings: BlockingTable
+    epilogue: Chain
+    more: tuple[str, ...] = ()
+    """further arguments of the function"""
+
+
+def emit_conv(group: Group, context: EmitContext) -> KernelSpec:
+    anchor = anchor_of(group)
+    op, (x, w), y = op_of(anchor, Conv2d), anchor.inputs[:2], anchor.output
+    printer, cpp = context.printer, x.dtype.cpp
+    epilogue, params, arguments = epilogue_of(group, anchor, context)
+    filters, depth = w.shape[0] // op.group, product(w.shape[1:])
+    sizes = printer.all(_sizes(anchor, w.shape[1:3], op.group))
+    blockings = context.blockings(x.dtype, depth, (filters,), rows_and_columns(y.shape)[0], packed=False)
+    usual = 2 * panel_width(x.dtype)
+    factors = (Param("x", cpp), Param("w", cpp))
+    if op.group == x.shape[3] == w.shape[0]:
+        body = ConvContext((*factors, *params), cpp, "depthwise2d", sizes, 0, NO_BLOCKING, epilogue)
+        return KernelSpec(_DEPTHWISE, group.name, body, (context.read(x), context.weight(w, "taps"), *arguments))
+    if context.winograd and winograd_pays(anchor):
+        wave = max(1, _WAVE_ELEMENTS // winograd_band(x.shape[3]))
+        tiles = product((y.shape[0], ceil_div(y.shape[1], 4), ceil_div(y.shape[2], 4)))
+        workspace = product((x.dtype.size, winograd_band(x.shape[3]), minimum(wave, ceil_div(tiles, 16))))
+        own = (*factors, Param("workspace", cpp, written=True), *params)
+        body = ConvContext(own, cpp, "winograd2d", sizes, usual, NO_BLOCKING, epilogue, (str(wave), "workspace"))
+        given = (context.read(x), context.weight(w, "winograd"), Argument("workspace"), *arguments)
+        return KernelSpec(_WINOGRAD, group.name, body, given, workspace)
+    stored = context.weight(context.reshaped(w, (op.group, filters, depth)), "panels_rcr")
+    body = ConvContext((*factors, *params), cpp, "conv2d", sizes, usual, blockings, epilogue)
+    return KernelSpec(_CONV, group.name, body, (context.read(x), stored, *arguments))
+
+
+def winograd_band(channels: int) -> int:
+    """Elements of the terms of 16 tiles: 36 times `winograd_term` of templates/cpu/images/winograd.h."""
+    return 36 * (16 * channels + 16)
+
+
+def winograd_pays(node: Node) -> bool:
+    """Whether Winograd's algorithm is the faster one, by a cost model in cycles of a core with two FMAs of 16 floats.
+
+    It multiplies less, but its filters are four times as large, and have to be read.
+    """
+    op, (x, w), y = op_of(node, Conv2d), node.inputs[:2], node.output
+    channels, filters = x.shape[3], w.shape[0]
+    if w.shape[1:3] != (3, 3) or op.strides != (1, 1) or op.dilations != (1, 1) or op.group != 1:
+        return False
+    if x.dtype is not DType.FLOAT32 or not is_static(channels) or channels % 16 or filters < 16:
+        return False
+    images, rows, columns = map(typical, y.shape[:3])
+    tiles = images * -(-rows // 4) * -(-columns // 4)
+    multiplied = 1.15 * 36 * max(tiles, 8) * channels * filters / 32
+    read = 36 * 4 * channels * filters / _BYTES_PER_CYCLE
+    transformed = 8 * tiles * (channels + filters)
+    direct = 9 * images * rows * columns * channels * filters / 32
+    return max(multiplied, read) + transformed < 0.9 * direct
+
+
+def _sizes(node: Node, kernel: Sequence[Dim], groups: Dim) -> tuple[Dim, ...]:
+    op = node.op
+    if not isinstance(op, (Conv2d, Pool2d)):
+        raise TypeError(f"{op.name} has no windows")
+    taps = (*kernel, *op.strides, *op.pads[:2], *op.dilations, groups)
+    return (*node.inputs[0].shape, *node.output.shape[1:], *taps)
+
+
+def emit_pool(group: Group, context: EmitContext) -> KernelSpec:
+    node, op = only_node(group, Pool2d)
+    x, y = node.inputs[0], node.output
+    params = (Param("x", x.dtype.cpp), Param("y", y.dtype.cpp, written=True))
+    shape = f"ConvShape{{{', '.join(context.printer.all(_sizes(node, op.kernel, 1)))}}}"
+    padding = (*map(str, op.pads[2:]), flag(op.counts_padding)) if op.kind == "mean" else ()
+    body = CallContext(params, f"{op.kind}_pool2d", (x.dtype.cpp,), (shape, *padding, "x", "y"))
+    return KernelSpec(_POOL, group.name, body, (context.read(x), context.write(y)))
+
+
+def emit_resize(group: Group, context: EmitContext) -> KernelSpec:
+    node, op = only_node(group, Resize2d)
+    x, y = node.inputs[0], node.output
+    type_ = x.dtype.cpp if op.mode == "linear" else bits(x.dtype)
+    params = (Param("x", type_), Param("y", type_, written=True))
+    scales = [f"{float(np.float32(scale or 0.0)).hex()}f" for scale in op.scales]
+    shape = f"ResizeShape{{{', '.join((*context.printer.all((*x.shape, *op.size)), *scales))}}}"
+    how = (f"coordinates::{op.coordinates}", *((f"roundings::{op.rounding}",) if op.mode == "nearest" else ()))
+    body = CallContext(params, op.name, (type_,), (shape, *how, "x", "y"))
+    return KernelSpec(_RESIZE, group.name, body, (context.read(x), context.write(y)))
+
+
+def _objection(node: Node) -> str | None:
+    dtype = node.inputs[0].dtype
+    if dtype not in _TYPES:
+        return f"there is no CPU kernel for {node.op.stem} of {dtype.value} yet"
+    if isinstance(node.op, Conv2d) and not is_constant(node.inputs[1]):
+        return "the filters of the convolution are computed"
+    return None
+
+
+KERNELS = (
+    CpuKernel(Conv2d, emit_conv, (_CONV, _DEPTHWISE, _WINOGRAD), objection=_objection, epilogue=True, in_place=2),
+    CpuKernel(Pool2d, emit_pool, (_POOL,), objection=_objection),
+    CpuKernel(Resize2d, emit_resize, (_RESIZE,)),
+)

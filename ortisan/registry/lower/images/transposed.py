@@ -1,0 +1,120 @@
+"""ConvTranspose as a convolution: what an output pixel gets depends on where it is between two input pixels.
+
+Output pixel q * stride + r gets tap i = r + stride * m of the filters from input pixel q - m. So a convolution of stride 1
+with `stride` times as many filters along each axis makes all pixels q * stride + r at once, as channels; they are moved to
+their places, and what is beyond the edges is cut off.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from ortisan.registry.builder import Builder, is_constant
+from ortisan.registry.dims import Dim, is_static, product, settle
+from ortisan.registry.dtypes import Array
+from ortisan.registry.entries import Site, lowers
+from ortisan.registry.graph import Value
+from ortisan.registry.lower.images.windows import channels_first, image, numbers
+from ortisan.registry.ops import Conv2d, DynamicSlice
+from ortisan.registry.refusal import Refused
+
+_ATTRIBUTES = ["auto_pad", "dilations", "group", "kernel_shape", "output_padding", "output_shape", "pads", "strides"]
+
+
+@lowers("ConvTranspose", attributes=_ATTRIBUTES)
+def conv_transpose(site: Site) -> Value:
+    b, x, w, bias = site.builder, image(site), site.need(1), site.optional(2)
+    rank, group = len(site.need(0).shape), int(site.attribute("group", 1))
+    if len(w.shape) != rank or not is_constant(w) or w.data is None:
+        raise Refused(f"ConvTranspose needs constant filters with {rank} dims, not {w.type}")
+    places, strides, dilations = site.need(0).shape[2:], *_steps(site, rank - 2)
+    filters = _spread(w.data, dilations)
+    begins, sizes = _cut(site, places, filters.shape[2:], strides)
+    if rank == 3:
+        filters, strides, begins, sizes = filters[:, :, None], [1, *strides], [0, *begins], [1, *sizes]
+    taps = [-(-extent // stride) for extent, stride in zip(filters.shape[2:], strides, strict=True)]
+    phases = _phases(filters, strides, taps, group)
+    more = [_more(x.shape[1 + a], taps[a], strides[a], begins[a] + sizes[a]) for a in (0, 1)]
+    op = Conv2d(pads=(taps[0] - 1, taps[1] - 1, taps[0] - 1 + more[0], taps[1] - 1 + more[1]), group=group)
+    made = b.add(op, x, b.constant(phases, w.name))
+    whole = _placed(b, made, strides, group)
+    n, _, _, channels = whole.shape
+    part = DynamicSlice((0, *begins, 0), (n, *sizes, channels), (1, 1, 1, 1))
+    y = whole if whole.shape == part.sizes else b.add(part, whole)
+    return channels_first(b, y if bias is None else b.elementwise("ADD", y, bias), rank)
+
+
+def _steps(site: Site, count: int) -> tuple[list[int], list[int]]:
+    strides, dilations = (numbers(site, name, (1,) * count) for name in ("strides", "dilations"))
+    if min((*strides, *dilations), default=1) < 1:
+        raise Refused("ConvTranspose with a stride or a dilation below 1 is not defined")
+    return strides, dilations
+
+
+def _spread(filters: Array, dilations: Sequence[int]) -> Array:
+    """Filters with zeros between their taps."""
+    shape = [(extent - 1) * step + 1 for extent, step in zip(filters.shape[2:], dilations, strict=True)]
+    spread = np.zeros((*filters.shape[:2], *shape), filters.dtype)
+    spread[(slice(None), slice(None), *(slice(None, None, step) for step in dilations))] = filters
+    return spread
+
+
+def _cut(
+    site: Site, places: Sequence[Dim], kernel: Sequence[int], strides: Sequence[int]
+) -> tuple[list[int], list[Dim]]:
+    """Where the output begins in what all taps reach, and its size."""
+    count = len(places)
+    added = numbers(site, "output_padding", (0,) * count)
+    kind = site.attributes.get("auto_pad", "NOTSET")
+    kind = kind.decode() if isinstance(kind, bytes) else kind
+    wanted = site.attributes.get("output_shape")
+    if wanted is None and kind in ("NOTSET", "VALID"):
+        pads = numbers(site, "pads", (0,) * (2 * count)) if kind == "NOTSET" else [0] * (2 * count)
+        if min(pads, default=0) < 0:
+            raise Refused(f"pads of {pads} are not supported")
+        reach = [
+            settle((place - 1) * s + k + a) for place, s, k, a in zip(places, strides, kernel, added, strict=True)
+        ]
+        return pads[:count], [settle(reach[a] - pads[a] - pads[a + count]) for a in range(count)]
+    if not all(map(is_static, places)):
+        raise Refused("ConvTranspose to a given size needs images of known size")
+    sizes = [int(n) for n in wanted][-count:] if wanted is not None else [p * s for p, s in zip(places, strides, strict=True)]
+    total = [max((places[a] - 1) * strides[a] + kernel[a] + added[a] - sizes[a], 0) for a in range(count)]
+    return [t // 2 if kind == "SAME_UPPER" else t - t // 2 for t in total], list(sizes)
+
+
+def _phases(filters: Array, strides: Sequence[int], taps: Sequence[int], group: int) -> Array:
+    """[group, phase rows, phase columns, filters, taps rows, taps columns, channels] of w[C, O/group, rows, columns]."""
+    channels, outer, *kernel = filters.shape
+    inner = channels // group
+    split = filters.reshape(group, inner, outer, *kernel)
+    found = np.zeros((group, *strides, outer, *taps, inner), filters.dtype)
+    for r, s in itertools.product(*map(range, strides)):
+        part = split[..., r :: strides[0], s :: strides[1]].transpose(0, 2, 3, 4, 1)
+        # Tap m of a phase meets input pixel q - m: the convolution has it from the end.
+        turned = part[:, :, ::-1, ::-1]
+        rows, columns = turned.shape[2:4]
+        found[:, r, s, :, taps[0] - rows :, taps[1] - columns :] = turned
+    return found.reshape(-1, *taps, inner)
+
+
+def _more(size: Dim, taps: int, stride: int, end: Dim) -> int:
+    """Pixels of padding that are missing where the output ends behind what all taps reach."""
+    missing = settle(end - (size + taps - 1) * stride)
+    if not is_static(missing):
+        raise Refused(f"the size {end} of a ConvTranspose is not that of its input by the stride")
+    return max(0, -(-missing // stride))
+
+
+def _placed(b: Builder, made: Value, strides: Sequence[int], group: int) -> Value:
+    """The channels of all phases, moved to where their pixels are."""
+    n, rows, columns, channels = made.shape
+    if product(strides) == 1:
+        return made
+    outer = channels // (group * product(strides))
+    apart = b.reshape(made, (n, rows, columns, group, *strides, outer))
+    together = b.permute(apart, (0, 1, 4, 2, 5, 3, 6))
+    return b.reshape(together, (n, settle(rows * strides[0]), settle(columns * strides[1]), group * outer))
