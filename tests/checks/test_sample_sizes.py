@@ -71,6 +71,25 @@ CONSTRAINED: dict[str, tuple[str, str, dict[str, np.ndarray]]] = {
         'y = Pad<mode = "reflect">(x, pads)',
         {"pads": ints(0, 20, 0, 20)},
     ),
+    "the rows of a product": ("(float[n,f] x) => (float[?,?] y)", "y = MatMul(x, w)", {"w": weights(1575, 4)}),
+    "frames by bands, of which a product behind a convolution and a pool fixes the number": (
+        "(float[t,f] x) => (float[?,?] y)",
+        "u = Unsqueeze(x, axes) c = Conv(u, k) p = MaxPool<kernel_shape = [1,3], strides = [1,3]>(c)"
+        " s = Transpose<perm = [0,2,1,3]>(p) r = Reshape(s, rows) y = MatMul(r, w)",
+        {"axes": ints(0, 1), "k": weights(4, 1, 5, 3), "rows": ints(1, -1, 4 * 26), "w": weights(4 * 26, 2)},
+    ),
+    "a product behind two convolutions": (
+        "(float[t,f] x) => (float[?,?,?,?] y)",
+        "u = Unsqueeze(x, axes) c = Conv<strides = [1,2]>(u, k) d = Conv<pads = [1,1,1,1]>(c, l) y = MatMul(d, w)",
+        {"axes": ints(0, 1), "k": weights(4, 1, 7, 3), "l": weights(2, 4, 3, 3), "w": weights(40, 2)},
+    ),
+    "stacked windows": (
+        "(float[t,f] x) => (float[?,?] y)",
+        "a = Slice(x, none, early) b = Slice(x, late, last) c = Concat<axis = 1>(a, b) r = Reshape(c, rows)"
+        " y = MatMul(r, w)",
+        {"none": ints(0), "early": ints(-20), "late": ints(20), "last": ints(2**62), "rows": ints(0, -1)}
+        | {"w": weights(66, 3)},
+    ),
     "groups of 3": ("(float[n] x) => (float[?,3] y)", "y = Reshape(x, shape)", {"shape": ints(-1, 3)}),
     "a skip over two strides": (
         "(float[b,3,h,w] x) => (float[?,?,?,?] y)",
