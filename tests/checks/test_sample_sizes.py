@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import onnx
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ortisan.checks.samples import Case, Sampler
+from ortisan.checks.samples.budget import CASES_SECONDS
 from ortisan.checks.samples.clues import Clue, node_in, read_clue
 from ortisan.checks.samples.misfits import find_misfit
 from ortisan.runtime.engine import RunFailed, run
@@ -202,6 +204,26 @@ def test_a_second_of_sound_is_timed() -> None:
     signature, body, constants = CONSTRAINED["audio frames of 400"]
     sampler = Sampler(text_model(signature, body, constants=constants))
     assert next(sampler.timed()).feeds["x"].shape == (1, 16000)
+
+
+def test_what_fits_one_size_only_is_timed_at_it() -> None:
+    body = "u = Unsqueeze(x, axes) c = Conv(u, k) r = Reshape(c, all) y = MatMul(r, w)"
+    constants = {"axes": ints(0, 1), "k": weights(1, 1, 9, 3), "all": ints(1, -1), "w": weights(4 * 80, 2)}
+    tried = try_samples(text_model("(float[t,f] x) => (float[?,?] y)", body, constants=constants))
+    assert tried.accepted
+    case = next(iter(tried.sampler.timed()))
+    assert case.feeds["x"].shape in tried.shapes()
+
+
+def test_the_time_of_all_cases_counts_what_ran() -> None:
+    """The sizes that are wanted first end at once; those that fit take a second or two."""
+    body = "u = Unsqueeze(x, axes) c = Conv(u, k) d = Conv(c, l) y = Conv(d, m)"
+    constants = {"axes": ints(0, 1), "k": weights(64, 1, 9, 3), "l": weights(64, 64, 9, 3), "m": weights(64, 64, 9, 3)}
+    sampler = Sampler(text_model("(float[t,f] x) => (float[?,?,?,?] y)", body, constants=constants))
+    chosen = [case.feeds["x"].shape for attempts in sampler.cases() for case in islice(attempts, 1)]
+    assert len(chosen) > 1
+    flops = sum(2.0 * t * f * 27 * 64 * 128 for t, f in chosen)
+    assert flops / 30e9 < 3 * CASES_SECONDS  # rows that convolutions take away are counted here
 
 
 def test_a_side_that_only_one_size_fits_keeps_it_when_timed() -> None:

@@ -107,7 +107,8 @@ class Sampler:
             if (wanted, padded) not in seen:
                 seen.append((wanted, padded))
                 yield self._attempts(Aim("case", number, padded), wanted, left)
-                left -= self._estimate(wanted)
+                ran = self._search.accepted()
+                left = max(left - self._estimate(ran[-1] if ran else wanted), budget.CASES_SECONDS / 4)
         yield from (iter([case]) for case in self._unequal())
 
     def _unequal(self) -> Iterator[Case]:

@@ -177,6 +177,8 @@ class Search:
         yield from ({**anchor, name: wanted[name]} for name in self._others(wanted))
         yield from halves
         yield from (self._inside({**anchor, name: anchor[name] + wanted[name]}) for name in batch)
+        yield from (self._inside({**anchor, name: anchor[name] // 4}) for name in self._others(wanted))
+        yield dict(anchor)
 
     def _unguided(self, wanted: Sizes) -> Iterator[Sizes]:
         """A few sizes for a model that dry runs refuse and ONNX Runtime may take."""
