@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import onnx
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ortisan.checks.samples import Case, Sampler
+from ortisan.checks.samples.budget import CASES_SECONDS
 from ortisan.checks.samples.clues import Clue, node_in, read_clue
 from ortisan.checks.samples.misfits import find_misfit
 from ortisan.runtime.engine import RunFailed, run
@@ -70,6 +72,25 @@ CONSTRAINED: dict[str, tuple[str, str, dict[str, np.ndarray]]] = {
         "(float[b,t] x) => (float[?,?] y)",
         'y = Pad<mode = "reflect">(x, pads)',
         {"pads": ints(0, 20, 0, 20)},
+    ),
+    "the rows of a product": ("(float[n,f] x) => (float[?,?] y)", "y = MatMul(x, w)", {"w": weights(1575, 4)}),
+    "frames by bands, of which a product behind a convolution and a pool fixes the number": (
+        "(float[t,f] x) => (float[?,?] y)",
+        "u = Unsqueeze(x, axes) c = Conv(u, k) p = MaxPool<kernel_shape = [1,3], strides = [1,3]>(c)"
+        " s = Transpose<perm = [0,2,1,3]>(p) r = Reshape(s, rows) y = MatMul(r, w)",
+        {"axes": ints(0, 1), "k": weights(4, 1, 5, 3), "rows": ints(1, -1, 4 * 26), "w": weights(4 * 26, 2)},
+    ),
+    "a product behind two convolutions": (
+        "(float[t,f] x) => (float[?,?,?,?] y)",
+        "u = Unsqueeze(x, axes) c = Conv<strides = [1,2]>(u, k) d = Conv<pads = [1,1,1,1]>(c, l) y = MatMul(d, w)",
+        {"axes": ints(0, 1), "k": weights(4, 1, 7, 3), "l": weights(2, 4, 3, 3), "w": weights(40, 2)},
+    ),
+    "stacked windows": (
+        "(float[t,f] x) => (float[?,?] y)",
+        "a = Slice(x, none, early) b = Slice(x, late, last) c = Concat<axis = 1>(a, b) r = Reshape(c, rows)"
+        " y = MatMul(r, w)",
+        {"none": ints(0), "early": ints(-20), "late": ints(20), "last": ints(2**62), "rows": ints(0, -1)}
+        | {"w": weights(66, 3)},
     ),
     "groups of 3": ("(float[n] x) => (float[?,3] y)", "y = Reshape(x, shape)", {"shape": ints(-1, 3)}),
     "a skip over two strides": (
@@ -183,6 +204,26 @@ def test_a_second_of_sound_is_timed() -> None:
     signature, body, constants = CONSTRAINED["audio frames of 400"]
     sampler = Sampler(text_model(signature, body, constants=constants))
     assert next(sampler.timed()).feeds["x"].shape == (1, 16000)
+
+
+def test_what_fits_one_size_only_is_timed_at_it() -> None:
+    body = "u = Unsqueeze(x, axes) c = Conv(u, k) r = Reshape(c, all) y = MatMul(r, w)"
+    constants = {"axes": ints(0, 1), "k": weights(1, 1, 9, 3), "all": ints(1, -1), "w": weights(4 * 80, 2)}
+    tried = try_samples(text_model("(float[t,f] x) => (float[?,?] y)", body, constants=constants))
+    assert tried.accepted
+    case = next(iter(tried.sampler.timed()))
+    assert case.feeds["x"].shape in tried.shapes()
+
+
+def test_the_time_of_all_cases_counts_what_ran() -> None:
+    """The sizes that are wanted first end at once; those that fit take a second or two."""
+    body = "u = Unsqueeze(x, axes) c = Conv(u, k) d = Conv(c, l) y = Conv(d, m)"
+    constants = {"axes": ints(0, 1), "k": weights(64, 1, 9, 3), "l": weights(64, 64, 9, 3), "m": weights(64, 64, 9, 3)}
+    sampler = Sampler(text_model("(float[t,f] x) => (float[?,?,?,?] y)", body, constants=constants))
+    chosen = [case.feeds["x"].shape for attempts in sampler.cases() for case in islice(attempts, 1)]
+    assert len(chosen) > 1
+    flops = sum(2.0 * t * f * 27 * 64 * 128 for t, f in chosen)
+    assert flops / 30e9 < 3 * CASES_SECONDS  # rows that convolutions take away are counted here
 
 
 def test_a_side_that_only_one_size_fits_keeps_it_when_timed() -> None:

@@ -29,3 +29,9 @@ def test_index_select(case: Case, batch) -> None:
 
 def test_refusals() -> None:
     refused(Case("axis", "Gather", {"x": values(3), "i": np.array([0])}, {"axis": 3}), "Gather.*axis must be in")
+
+
+@pytest.mark.parametrize("shape", [(3, 1), (3,), (1, 2)])
+def test_one_hot_of_anything_but_two_numbers(shape: tuple[int, ...]) -> None:
+    case = Case("values", "OneHot", {"i": np.array([0, 2]), "d": np.array(4), "v": values(*shape)}, constants=("d",))
+    refused(case, r"OneHot.*the values of OneHot are float32\[.*not two numbers")

@@ -9,6 +9,7 @@
     misfits.py    what of these shapes ONNX Runtime would refuse
     clues.py      what a refusal says about the sizes
     search.py     from the wanted sizes to those that the model takes
+    steer.py      one size, moved until a number inside of the model is right
     values.py     the arrays
     advice.py     what to tell a person when no sample fits
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Literal
@@ -58,7 +59,8 @@ def read_clue(message: str) -> Clue:
         if kind == "small" and numbers:
             return Clue(kind, (numbers[1] + 1, numbers[0] + 1))
         if kind == "multiple":
-            return Clue(kind, _reshaped(message))
+            numbers = _reshaped(message)
+            return Clue("small", (0, 1)) if numbers[:1] == (0,) else Clue(kind, numbers)
         return Clue(kind, numbers)
     if braces := _BRACES.search(message):
         expected, actual = ([int(number) for number in text.split(",") if number] for text in braces.groups())
@@ -78,12 +80,5 @@ def _reshaped(message: str) -> tuple[int, ...]:
     shapes = _SHAPES.search(message)
     if shapes is None:
         return ()
-    before, after = (_product(text) for text in shapes.groups())
-    return before, after
-
-
-def _product(text: str) -> int:
-    result = 1
-    for number in text.split(","):
-        result *= int(number) if number and int(number) > 0 else 1
-    return result
+    before, after = ([int(number) for number in text.split(",") if number] for text in shapes.groups())
+    return math.prod(before), math.prod(number for number in after if number > 0)

@@ -109,15 +109,16 @@ def _reshape(node: ir.Node, dims: Sequence[Dims | None]) -> Clue | None:
     if before is None or None in before:
         return None
     elements = math.prod(dim for dim in before if dim is not None)
-    if after is not None and None not in after:
-        wanted = math.prod(dim for dim in after if dim is not None)
-        return Clue("multiple", (elements, wanted)) if wanted != elements and elements else None
-    if target is not None and node.attributes.get_int("allowzero", 0) == 0:
+    if target is not None and -1 in target and node.attributes.get_int("allowzero", 0) == 0:
         parts = [before[index] if dim == 0 and index < len(before) else int(dim) for index, dim in enumerate(target)]
-        unit = math.prod(dim for dim in parts if dim is not None and dim > 0)
-        if unit and elements % unit:
-            return Clue("multiple", (elements, unit))
-    return None
+        unit = math.prod(dim for dim in parts if dim is not None and dim >= 0)
+        if unit == 0:  # nothing tells what the -1 is
+            return Clue("small", (0, 1))
+        return Clue("multiple", (elements, unit)) if elements % unit else None
+    if after is None or None in after:
+        return None
+    wanted = math.prod(dim for dim in after if dim is not None)
+    return Clue("multiple", (elements, wanted)) if wanted != elements and elements else None
 
 
 def _pad(node: ir.Node, dims: Sequence[Dims | None]) -> Clue | None:

@@ -17,8 +17,9 @@ from ortisan.checks.samples.dry_run import DryRun, Forecast
 from ortisan.checks.samples.growth import Growth
 from ortisan.checks.samples.ranks import guess_ranks
 from ortisan.checks.samples.roles import find_roles
-from ortisan.checks.samples.search import Aim, Look, Search, Shape, Sizes
+from ortisan.checks.samples.search import Aim, Search, Shape
 from ortisan.checks.samples.shapes import extent, extents, free_symbols, shared_symbols, symbols_of
+from ortisan.checks.samples.steer import Look, Sizes
 from ortisan.checks.samples.values import Values, element_type
 from ortisan.checks.samples.wanted import CASES, TIMED_SIDES, Wanted
 from ortisan.converter.passes import cleanup
@@ -45,6 +46,8 @@ _CONSTRAINING = frozenset(
 """Ops that make a dry run worth its time: they need certain sizes, or much work for few weights."""
 _CONSTRAINING_FLOATS = frozenset({"Pad", "Resize", "ScatterElements", "ScatterND", "Split", "Upsample"})
 """The same, where no input is tokens."""
+_LOOKED_INTO = frozenset({"unknown", "small", "multiple"})
+"""Kinds of refusals after which dry runs are worth their time."""
 _MOST_LISTED = 8
 _MOST_BESIDE = 3
 _MOST_UNEQUAL = 3
@@ -104,7 +107,8 @@ class Sampler:
             if (wanted, padded) not in seen:
                 seen.append((wanted, padded))
                 yield self._attempts(Aim("case", number, padded), wanted, left)
-                left -= self._estimate(wanted)
+                ran = self._search.accepted()
+                left = max(left - self._estimate(ran[-1] if ran else wanted), budget.CASES_SECONDS / 4)
         yield from (iter([case]) for case in self._unequal())
 
     def _unequal(self) -> Iterator[Case]:
@@ -156,8 +160,11 @@ class Sampler:
             self.rejections.pop()
         self.rejections.append(Rejection(case.label, message))
         if case.label in self._sizes_of:
-            depth = self._positions.get(node_in(message), 0)
-            self._search.refused(self._sizes_of[case.label], read_clue(message), depth)
+            sizes, clue = self._sizes_of[case.label], read_clue(message)
+            if clue.kind in _LOOKED_INTO and self.symbols:
+                self._is_constrained = True
+                clue = self._forecast(self._growth.applied(sizes)).clue or clue
+            self._search.refused(sizes, clue, self._positions.get(node_in(message), 0))
 
     def advice(self, message: str = "") -> str:
         """What to tell a person when all attempts were refused, the last one with this message."""
@@ -235,7 +242,7 @@ class Sampler:
             made = self.case(self._growth.applied(sizes), padded=aim.padded, seed=aim.number)
             yield made
             if not self.rejections or self.rejections[-1].label != made.label:
-                self.rejections.append(Rejection(made.label, ""))
+                self.rejected(made, "")
 
     def _look(self, sizes: Sizes, seconds: float) -> Look:
         applied = self._growth.applied(sizes)

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ortisan.checks.samples.clues import Clue
-
-Sizes = dict[str, int]
+from ortisan.checks.samples.steer import Look, Sizes, steer
 
 _LADDER = (1, 2, 3, 4, 5, 7, 8, 10, 16, 17, 24, 32, 48, 64, 67, 80, 96, 100, 128, 160, 192, 200, 224, 256, 320, 400)
 _LONG = (480, 512, 576, 640, 768, 800, 1024, 1536, 2048, 4000, 8000, 16000, 32000, 48000)
@@ -23,18 +22,10 @@ _LIKELY_MULTIPLES = (8, 32, 64)
 _LARGEST = 1 << 17
 _CLUES_IN_A_ROW = 12
 _CLUES_LATER = 4
+_TURNS = 20
 _MOST_RUNS = 40
 _MOST_RUNS_LATER = 12
 _MOST_LOOKS = 100
-
-
-@dataclass(frozen=True)
-class Look:
-    """What is known of sizes without a run: why they fail, how far the model gets, whether they can be afforded."""
-
-    clue: Clue | None = None
-    depth: int = 0
-    affordable: bool = True
 
 
 @dataclass(frozen=True)
@@ -80,7 +71,7 @@ class Search:
             for other, sizes in self._accepted.items()
             if (other.kind, other.padded) == ("case", aim.padded) and aim.kind == "case"
         }
-        for sizes in self._candidates(dict(wanted), anchor):
+        for sizes in self._candidates(dict(wanted), anchor, look):
             key = self._key(sizes)
             if key in seen:
                 continue
@@ -146,13 +137,14 @@ class Search:
     def _others(self, sizes: Mapping[str, int]) -> list[str]:
         return [name for name in sizes if name not in self._leading]
 
-    def _candidates(self, wanted: Sizes, anchor: Sizes | None) -> Iterator[Sizes]:
+    def _candidates(self, wanted: Sizes, anchor: Sizes | None, look: Callable[[Sizes], Look]) -> Iterator[Sizes]:
         yield wanted
         if anchor is not None:
             yield from self._clued(_CLUES_LATER, ("range",))
             yield from self._near(wanted, anchor)
             return
         yield from self._clued()
+        yield from self._steered(wanted, look)
         yield from self._halved(wanted)
         yield from self._equal((4, 2, 1), wanted)
         yield from self._multiples(wanted)
@@ -160,6 +152,17 @@ class Search:
         yield from self._clued()
         yield from self._equal((*_LADDER, *_LONG), wanted)
         yield from self._one_at_a_time(wanted)
+
+    def _steered(self, wanted: Sizes, look: Callable[[Sizes], Look]) -> Iterator[Sizes]:
+        """One dim after the other moved until the model gets through. A leading dim may be no batch; it comes last."""
+        names = sorted(wanted, key=lambda name: name in self._leading)
+        sizes = wanted
+        for _ in range(_TURNS):
+            further = steer(sizes, names, self._inside, look)
+            if further is None:
+                return
+            yield further
+            sizes = further
 
     def _near(self, wanted: Sizes, anchor: Sizes) -> Iterator[Sizes]:
         """Sizes between those that are wanted and those that ran before."""
@@ -173,6 +176,9 @@ class Search:
         yield {**anchor, **batch}
         yield from ({**anchor, name: wanted[name]} for name in self._others(wanted))
         yield from halves
+        yield from (self._inside({**anchor, name: anchor[name] + wanted[name]}) for name in batch)
+        yield from (self._inside({**anchor, name: anchor[name] // 4}) for name in self._others(wanted))
+        yield dict(anchor)
 
     def _unguided(self, wanted: Sizes) -> Iterator[Sizes]:
         """A few sizes for a model that dry runs refuse and ONNX Runtime may take."""

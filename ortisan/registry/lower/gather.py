@@ -37,6 +37,8 @@ def one_hot(site: Site) -> Value:
     depth = known_dims(site.need(1), "the depth of OneHot")[0]
     if not indices.dtype.is_integer:
         raise Refused(f"OneHot indices are {indices.dtype.value}")
+    if values.shape != (2,):
+        raise Refused(f"the values of OneHot are {values.type}, and not two numbers")
     rank = len(indices.shape) + 1
     axis = normalize_axis(site.attribute("axis", -1), rank)
     wide = b.cast(indices, DType.INT64)
