@@ -12,6 +12,10 @@
 extern "C" {
 #endif
 
+#ifdef ORTISAN_EMULATOR_BUILD
+#pragma GCC visibility push(default)
+#endif
+
 enum {
   ORTISAN_EMULATOR_OK = 0,
   ORTISAN_EMULATOR_INVALID_VALUE = 1,  // cudaErrorInvalidValue: a program that can't be read
@@ -71,6 +75,10 @@ void ortisan_emulator_reset_counters(void);
 
 // The reason of this thread's last failure: kernel, line, block, thread and what was wrong. Valid until its next call.
 const char* ortisan_emulator_error(void);
+
+#ifdef ORTISAN_EMULATOR_BUILD
+#pragma GCC visibility pop
+#endif
 
 #ifdef __cplusplus
 }
