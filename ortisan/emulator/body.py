@@ -84,7 +84,7 @@ class BodyReader:
             inner.take(statement)
             if depth == 0:
                 break
-        self._body.instructions.append(Instruction(":", (Label(f"$end{suffix}"),), None, function.line))
+        self._body.instructions.append(Instruction(":", (Label(_end(suffix)),), None, function.line))
         if not callers:
             self._body.instructions.append(Instruction("exit", (), None, function.line))
 
@@ -110,6 +110,11 @@ class BodyReader:
                 raise PtxError(line, f"'{actual}' is passed to a function, which takes .param variables only")
             called.names[formal.name] = variable
         self._function(function, called, (*callers, function.name))
+
+
+def _end(suffix: str) -> str:
+    """The label behind a function, which no PTX can name."""
+    return f"<end>{suffix}"
 
 
 class _Inline:
@@ -193,9 +198,9 @@ class _Inline:
                 raise PtxError(line, "a call behind a predicate is not known")
             self._reader.call(text, self._scope, line, (*self._callers, self._function.name)[-_DEPTH - 1 :])
             return
-        if name in ("ret", "ret.uni") and self._callers:
-            name, rest = "bra", "$end"
         operands = tuple(self._operand(part, line) for part in split(rest.strip()))
+        if name in ("ret", "ret.uni") and self._callers:
+            name, operands = "bra", (Label(_end(self._suffix)),)
         self._reader._body.instructions.append(Instruction(name.strip(), operands, guard, line, self._source))
 
     def _operand(self, text: str, line: int) -> Operand | None:

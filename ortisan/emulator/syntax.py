@@ -17,7 +17,14 @@ class PtxError(OrtisanError):
 
 BITS = {
     **{f"{kind}{bits}": bits for kind in "bus" for bits in (8, 16, 32, 64)},
-    "f16": 16, "bf16": 16, "f32": 32, "f64": 64, "tf32": 32, "f16x2": 32, "bf16x2": 32, "pred": 1,
+    "f16": 16,
+    "bf16": 16,
+    "f32": 32,
+    "f64": 64,
+    "tf32": 32,
+    "f16x2": 32,
+    "bf16x2": 32,
+    "pred": 1,
 }
 """Type -> its bits."""
 

@@ -66,8 +66,10 @@ int ortisan_emulator_launch(const char* name, const unsigned grid[3], const unsi
   launch.parameters.resize(kernel->parameter_bytes + 16);
   for (size_t k = 0; k < kernel->parameters.size(); ++k)
     std::memcpy(launch.parameters.data() + kernel->parameters[k].first, parameters[k], kernel->parameters[k].second);
+  add_extent(launch.parameters.data(), launch.parameters.size(), false);  // a kernel may take their addresses
   const int count = threads;
   const std::string failure = run_grid(launch, count != 0 ? count : cpus());
+  remove_extent(launch.parameters.data());
   return failure.empty() ? ORTISAN_EMULATOR_OK : fail(ORTISAN_EMULATOR_FAULT, failure);
 }
 
