@@ -31,7 +31,7 @@ from ortisan.emulator.syntax import (
 )
 
 _DEPTH = 64
-_REGISTERS = re.compile(r"\.reg\s+((?:\.\w+\s+)+)(.*)", re.DOTALL)
+_REGISTERS = re.compile(r"\.reg\s*((?:\.\w+\s+)+)(.*)", re.DOTALL)
 _GUARD = re.compile(r"@(!?)\s*([\w$%]+)\s+(.*)", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_$%][\w$]*(?:\.[xyzw])?")
 _FLOAT = re.compile(r"0[fF]([0-9a-fA-F]{8})|0[dD]([0-9a-fA-F]{16})")
