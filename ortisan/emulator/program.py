@@ -1,6 +1,7 @@
 """PTX -> a program: the text that the machine reads (templates/emulator/program.cpp).
 
-A line of an instruction is: i HANDLER GUARD FLAGS IMMEDIATE TARGET LINE TEXT PLACES...
+A line of an instruction is: i HANDLER GUARD FLAGS IMMEDIATE TARGET LINE USE RESULTS SOURCES TEXT PLACES...
+USE says what becomes of values that were never written, RESULTS and SOURCES how many places are registers of either kind.
 """
 
 from __future__ import annotations
@@ -40,6 +41,33 @@ def _variable(variable: Variable) -> list[str]:
     data = variable.data.hex() if variable.data and any(variable.data) else "-"
     lines = [f"variable {variable.name} {variable.space} {variable.align} {variable.bytes} {data}"]
     return lines + [f"relocation {variable.name} {at} {symbol} {add}" for at, symbol, add in variable.relocations]
+
+
+_CHECKED = (
+    "ld.",
+    "st.global",
+    "st.release",
+    "atom.",
+    "bra.if",
+    "brx.idx",
+    "barrier",
+    "bar.warp",
+    "cp.async",
+    "ldmatrix",
+)
+_TOGETHER = ("mma.", "shfl", "vote", "match.", "redux.")
+
+
+def _use(handler: str) -> int:
+    """0: results have no value in lanes where a source has none; 1: all sources need one; 2: the address, which is the last
+    source, needs one; 3: as 0, but of the source that is selected; 4: as 0, for all lanes together."""
+    if handler.startswith(_CHECKED):
+        return 1
+    if handler.startswith("st."):
+        return 2
+    if handler.startswith("selp."):
+        return 3
+    return 4 if handler.startswith(_TOGETHER) else 0
 
 
 class _Kernel:
@@ -126,7 +154,8 @@ class _Kernel:
             self._jumps += step.targets
         guard = _NONE if step.guard is None else self._places[step.guard.register] | int(step.guard.negated)
         places = [str(self._place(place)) for place in (*made.results, *made.sources)]
-        fields = (made.handler, guard, made.flags, immediate, target, step.line, step.text)
+        counts = (len(made.results), sum(not isinstance(place, Raw) for place in made.sources))
+        fields = (made.handler, guard, made.flags, immediate, target, step.line, _use(made.handler), *counts, step.text)
         return f"i {' '.join(map(str, fields))} {' '.join(places)}".rstrip()
 
     def _place(self, place: Place) -> int:

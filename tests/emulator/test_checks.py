@@ -95,8 +95,28 @@ def test_windows(device: Device) -> None:
 
 
 def test_shared_memory_that_was_never_written(device: Device) -> None:
-    body = f"{SHARED} st.shared.u16 [%r1], 1;\n ld.shared.u32 %r2, [%r1]; // here\n ret;"
-    assert "reads shared memory at 0x0, which was never written" in fault(device, body)
+    read = f"{SHARED} st.shared.u16 [%r1], 1; ld.param.u64 %d1, [x0]; mad.wide.u32 %d1, %r0, 4, %d1; ld.shared.u32 %r2, [%r1]; add.u32 %r3, %r2, 1;"
+    out = np.zeros(64, "u4")
+    store = f"{read}\n st.global.u32 [%d1], %r3; // here\n ret;"
+    assert re.search(
+        r"uses what was read in line \d+ from shared memory that was never written", fault(device, store, out)
+    )
+    branch = f"{read} setp.eq.u32 %p1, %r3, 5;\n @%p1 st.shared.u32 [%r1], 1; // here\n ret;"
+    assert "never written" in fault(device, branch, out)
+    through = f"{read} st.shared.u32 [%r1+1024], %r3; bar.sync 0; ld.shared.u32 %r4, [%r1+1024]; shfl.sync.idx.b32 %r5, %r4, 0, 0x1f, -1;"
+    assert "never written" in fault(device, f"{through}\n st.global.u32 [%d1], %r5; // here\n ret;", out)
+    atomic = f"{SHARED}\n red.shared.add.u32 [%r1], 1; // here\n ret;"
+    assert "which was never written" in fault(device, atomic)
+
+
+def test_what_is_read_too_much_and_not_used_is_no_fault(device: Device) -> None:
+    name, out = fresh("kernel"), np.zeros(64, "u4")
+    body = f"""{SHARED} ld.param.u64 %d1, [x]; mad.wide.u32 %d1, %r0, 4, %d1; setp.lt.u32 %p1, %r0, 20; @%p1 st.shared.u32 [%r1], 7;
+ bar.sync 0; ld.shared.u32 %r2, [%r1]; add.u32 %r2, %r2, 1; selp.u32 %r3, %r2, 3, %p1; st.global.u32 [%d1], %r3;
+ @%p1 st.global.u32 [%d1], %r2; mov.u32 %r2, 1; @!%p1 st.global.u32 [%d1], %r2; ret;"""
+    device.load(module(name, ["u64 x"], body))
+    device.launch(name, (1,), (64,), out)
+    np.testing.assert_array_equal(out, np.where(np.arange(64) < 20, 8, 1))
 
 
 def test_races(device: Device) -> None:

@@ -34,7 +34,10 @@ struct Addresses {
 uint32_t split_windows(uint64_t* at, uint32_t lanes, Space* space);
 
 // What is known of shared memory (shadow.cpp). False after a failure.
-bool check_read(Warp& w, const Instr& i, int lane, uint32_t at, uint32_t bytes);
+// `unwritten` becomes true where a byte was never written, which is no failure yet.
+bool check_read(Warp& w, const Instr& i, int lane, uint32_t at, uint32_t bytes, bool* unwritten);
+// Bytes have no value any more.
+void forget_write(Warp& w, uint32_t at, uint32_t bytes);
 bool check_write(Warp& w, const Instr& i, int lane, uint32_t at, uint32_t bytes, const void* value);
 bool check_copy(Warp& w, const Instr& i, int lane, uint32_t at, uint32_t bytes);
 void finish_copy(Warp& w, const Copy& copy);

@@ -20,6 +20,7 @@ void Block::start(uint64_t number) {
     w.waiting = 0;
     w.desperate = w.switched = false;
     w.copies.clear();
+    w.unwritten.clear();
     std::fill(std::begin(w.copy_group), std::end(w.copy_group), 0);
     std::fill(std::begin(w.clock), std::end(w.clock), 0);
     w.clock[w.index] = 1;

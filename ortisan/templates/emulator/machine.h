@@ -54,7 +54,18 @@ struct Instr {
   uint32_t flags;
   uint32_t target;  // of a branch
   uint32_t line;
+  uint8_t use, results, sources;  // Use; places that are registers
   const char* text;
+};
+
+// What an instruction does with values that nobody wrote.
+enum Use : uint8_t { kPassOn, kNeeds, kNeedsAddress, kSelects, kPassOnTogether };
+
+// Lanes of a register that hold such a value: they were read from shared memory that was never written.
+struct Unwritten {
+  uint32_t place;
+  uint32_t lanes;
+  uint32_t line;
 };
 
 // Where a constant of a block comes from: a number, or a fact of the launch.
@@ -141,6 +152,11 @@ class Warp {
   uint64_t executed = 0;
   uint32_t turns = 0;
 
+  // Registers without a value are followed until the value counts: kernels may load more than they use.
+  std::vector<Unwritten> unwritten;
+  void mark_unwritten(uint32_t place, uint32_t lanes, uint32_t line);
+  uint32_t unwritten_lanes(uint32_t place, uint32_t* line = nullptr) const;
+
   std::vector<Copy> copies;
   uint32_t copy_group[kLanes] = {};  // of each lane: the group that copies join now
   uint32_t carry = 0;
@@ -152,6 +168,7 @@ class Warp {
   uint8_t* local = nullptr;
 
  private:
+  void follow(const Instr& instr);
   void push(uint32_t at, uint32_t lanes, Wait wait, const Instr* instr, int barrier = 0);
   bool pick();
   bool at_barrier() const;

@@ -159,8 +159,14 @@ void load_matrix(Warp& w, const Instr& i) {
     for (int l = 0; l < kLanes; ++l) a.at[l] &= ~kWindowMask;
   w.active = kAddressed;
   bool good = a.locate(w, i, Space::kShared, 16, false);
-  if (good && watches_shared(w))
-    for_each(kAddressed, [&](int l) { good = good && check_read(w, i, l, static_cast<uint32_t>(a.at[l]), 16); });
+  if (good && watches_shared(w)) {
+    for_each(kAddressed, [&](int l) {
+      bool none = false;
+      good = good && check_read(w, i, l, static_cast<uint32_t>(a.at[l]), 16, &none);
+      const uint32_t lanes = kTransposed ? kAll : 15u << (4 * (l % 8));  // that get something of the row
+      if (none) w.mark_unwritten(i.op[l / 8], lanes, i.line);
+    });
+  }
   w.active = kAll;
   if (!good) return;
   for (int m = 0; m < kCount; ++m) {

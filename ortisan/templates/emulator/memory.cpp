@@ -6,10 +6,12 @@ namespace ortisan::emulator {
 
 namespace {
 
-bool check_shared(Warp& w, const Instr& i, const uint64_t* at, int bytes) {
+bool check_shared(Warp& w, const Instr& i, const uint64_t* at, int bytes, uint32_t* unwritten) {
   bool good = true;
   for_each(w.active, [&](int l) {
-    good = good && check_read(w, i, l, static_cast<uint32_t>(at[l]), static_cast<uint32_t>(bytes));
+    bool none = false;
+    good = good && check_read(w, i, l, static_cast<uint32_t>(at[l]), static_cast<uint32_t>(bytes), &none);
+    *unwritten |= uint32_t{none} << l;
   });
   return good;
 }
@@ -37,7 +39,10 @@ void fill(Warp& w, uint32_t place, const Addresses& a, const Shape& shape, int k
 
 void load_from(Warp& w, const Instr& i, Addresses& a, Space space, const Shape& shape) {
   if (!a.locate(w, i, space, shape.total(), false)) return;
-  if (space == Space::kShared && watches_shared(w) && !check_shared(w, i, a.at, shape.total())) return;
+  uint32_t unwritten = 0;
+  if (space == Space::kShared && watches_shared(w) && !check_shared(w, i, a.at, shape.total(), &unwritten)) return;
+  for (int k = 0; unwritten != 0 && k < shape.count; ++k)
+    if (i.op[k] != kNone) w.mark_unwritten(i.op[k], unwritten, i.line);
   if (space == Space::kGlobal)
     w.block->loaded += static_cast<uint64_t>(__builtin_popcount(w.active)) * static_cast<uint64_t>(shape.total());
   if (shape.count == 1 && shape.bytes == shape.register_bytes && w.active == kAll && space != Space::kLocal &&
@@ -74,6 +79,12 @@ void store_to(Warp& w, const Instr& i, Addresses& a, Space space, const Shape& s
     if (watched && good) good = check_write(w, i, l, static_cast<uint32_t>(a.at[l]), bytes, value);
     if (good) std::memcpy(a.host[l], value, bytes);
   });
+  for (int k = 0; watched && good && !w.unwritten.empty() && k < shape.count; ++k) {
+    for_each(w.active & w.unwritten_lanes(i.op[k]), [&](int l) {
+      forget_write(w, static_cast<uint32_t>(a.at[l]) + static_cast<uint32_t>(k * shape.bytes),
+                   static_cast<uint32_t>(shape.bytes));
+    });
+  }
 }
 
 template <Space kSpace, void (*kAccess)(Warp&, const Instr&, Addresses&, Space, const Shape&)>

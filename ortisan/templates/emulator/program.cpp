@@ -124,15 +124,19 @@ class Reader {
     kernel_->constants.push_back(c);
   }
 
-  // i handler guard flags immediate target line text operands...
+  // i handler guard flags immediate target line use results sources text operands...
   void instruction(std::istringstream& words) {
     std::string handler, text;
     Instr i = {};
-    if (kernel_ == nullptr || !(words >> handler >> i.guard >> i.flags >> i.immediate >> i.target >> i.line >> text))
+    uint32_t use = 0, results = 0, count = 0;
+    if (kernel_ == nullptr || !(words >> handler >> i.guard >> i.flags >> i.immediate >> i.target >> i.line >> use >>
+                                results >> count >> text))
       return fail("is no instruction");
     i.run = find_handler(handler);
     if (i.run == nullptr) return fail("names the unknown instruction '" + handler + "'");
     i.text = keep(text);
+    i.use = static_cast<uint8_t>(use), i.results = static_cast<uint8_t>(results),
+    i.sources = static_cast<uint8_t>(count);
     kernel_->body += handler + " " + std::to_string(i.guard) + " " + std::to_string(i.flags) + " " +
                      std::to_string(i.immediate) + " " + std::to_string(i.target);
     i.op = reinterpret_cast<const uint32_t*>(kernel_->operands.size());  // an index until all are known

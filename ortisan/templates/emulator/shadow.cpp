@@ -82,7 +82,14 @@ uint32_t thread_of(const Warp& w, int lane) { return w.index * kLanes + static_c
 
 }  // namespace
 
-bool check_read(Warp& w, const Instr& i, int lane, uint32_t at, uint32_t bytes) {
+void forget_write(Warp& w, uint32_t at, uint32_t bytes) {
+  words(w, at, bytes, [](Cell& cell, uint8_t mask, uint32_t) {
+    cell.written &= static_cast<uint8_t>(~mask);
+    return true;
+  });
+}
+
+bool check_read(Warp& w, const Instr& i, int lane, uint32_t at, uint32_t bytes, bool* unwritten) {
   const uint32_t thread = thread_of(w, lane);
   const int checks = w.block->launch->checks;
   return words(w, at, bytes, [&](Cell& cell, uint8_t mask, uint32_t where) {
@@ -91,10 +98,7 @@ bool check_read(Warp& w, const Instr& i, int lane, uint32_t at, uint32_t bytes) 
              cell.write_line);
       return false;
     }
-    if ((~cell.written & mask) != 0 && (checks & kCheckUninitialized) != 0) {
-      w.fail(i, lane, "reads shared memory at 0x%x, which was never written", where);
-      return false;
-    }
+    if ((~cell.written & mask) != 0 && (checks & kCheckUninitialized) != 0) *unwritten = true;
     if ((checks & kCheckRaces) != 0 && (cell.write_bytes & mask) != 0 &&
         !ordered(w, thread, cell.writer, cell.write_clock)) {
       race(w, i, lane, where, "reads", cell.writer, "writes", cell.write_line);

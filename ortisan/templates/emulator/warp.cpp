@@ -23,6 +23,10 @@ void Warp::run() {
   while (!stopped) {
     const Instr& instr = code[pc++];
     ++executed;
+    if (!unwritten.empty()) {
+      follow(instr);
+      if (stopped) return;
+    }
     if (instr.guard == kNone) {
       instr.run(*this, instr);
     } else {
