@@ -32,7 +32,7 @@ class VerifyError(OrtisanError):
 
 
 class EmulationError(OrtisanError):
-    """A CUDA kernel did what it must not, as the emulator ran it; with the kernel, the line, the block and the thread."""
+    """A CUDA kernel did what it must not, as the emulator ran it; with its line, block and thread."""
 
 
 class InternalError(OrtisanError):

@@ -36,9 +36,11 @@ _GUARD = re.compile(r"@(!?)\s*([\w$%]+)\s+(.*)", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_$%][\w$]*(?:\.[xyzw])?")
 _FLOAT = re.compile(r"0[fF]([0-9a-fA-F]{8})|0[dD]([0-9a-fA-F]{16})")
 _CALL = re.compile(r"call(?:\.uni)?\s+(?:\(([^)]*)\)\s*,\s*)?([\w$%]+)\s*(?:,\s*\(([^)]*)\))?", re.DOTALL)
-_SPECIALS = ("tid", "ntid", "ctaid", "nctaid", "laneid", "warpid", "nwarpid", "smid", "nsmid", "gridid", "clock", "clock64",
-             "clock_hi", "globaltimer", "lanemask_eq", "lanemask_lt", "lanemask_le", "lanemask_gt", "lanemask_ge",
-             "dynamic_smem_size", "total_smem_size")  # fmt: skip
+_SPECIALS = frozenset({
+    "tid", "ntid", "ctaid", "nctaid", "laneid", "warpid", "nwarpid", "smid", "nsmid", "gridid", "clock", "clock64",
+    "globaltimer", "dynamic_smem_size", "total_smem_size", "lanemask_eq", "lanemask_lt", "lanemask_le", "lanemask_gt",
+    "lanemask_ge",
+})  # fmt: skip
 
 
 @dataclass

@@ -94,7 +94,7 @@ class Device:
         at = self._library.ortisan_emulator_variable(name.encode(), ctypes.byref(size))
         if not at:
             raise EmulationError(f"No program has the variable {name}.")
-        return np.frombuffer((ctypes.c_uint8 * size.value).from_address(at), np.uint8)
+        return np.ctypeslib.as_array((ctypes.c_uint8 * size.value).from_address(at))
 
     @contextmanager
     def checking(self, checks: int) -> Iterator[None]:

@@ -82,7 +82,7 @@ def _parameters(text: str, line: int) -> tuple[Variable, ...]:
         (variable,) = variables
         offset = -(-offset // variable.align) * variable.align
         variable.offset = offset
-        offset += variable.bytes
+        offset += variable.size
         found.append(variable)
     return tuple(found)
 
@@ -102,10 +102,11 @@ def read_variables(text: str, line: int) -> list[Variable] | None:
     size = BITS[kind] // 8 * count
     align = next((int(number) for name, number in directives if name == "align"), size)
     external = "extern" in names
-    return [_variable(part, space, size, align, external, kind, line) for part in split(words[2])]
+    return [_variable(part, line, kind, size, (space, align, external)) for part in split(words[2])]
 
 
-def _variable(text: str, space: str, size: int, align: int, external: bool, kind: str, line: int) -> Variable:
+def _variable(text: str, line: int, kind: str, size: int, rest: tuple[str, int, bool]) -> Variable:
+    space, align, external = rest
     found = _VARIABLE.match(text)
     if found is None:
         raise PtxError(line, f"'{text[:60]}' is no variable")

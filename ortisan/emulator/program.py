@@ -1,7 +1,7 @@
 """PTX -> a program: the text that the machine reads (templates/emulator/program.cpp).
 
 A line of an instruction is: i HANDLER GUARD FLAGS IMMEDIATE TARGET LINE USE RESULTS SOURCES TEXT PLACES...
-USE says what becomes of values that were never written, RESULTS and SOURCES how many places are registers of either kind.
+USE says what becomes of values that were never written, RESULTS and SOURCES how many places are registers.
 """
 
 from __future__ import annotations
@@ -39,28 +39,22 @@ def _variable(variable: Variable) -> list[str]:
     if variable.external:
         return []
     data = variable.data.hex() if variable.data and any(variable.data) else "-"
-    lines = [f"variable {variable.name} {variable.space} {variable.align} {variable.bytes} {data}"]
+    lines = [f"variable {variable.name} {variable.space} {variable.align} {variable.size} {data}"]
     return lines + [f"relocation {variable.name} {at} {symbol} {add}" for at, symbol, add in variable.relocations]
 
 
 _CHECKED = (
-    "ld.",
-    "st.global",
-    "st.release",
-    "atom.",
-    "bra.if",
-    "brx.idx",
-    "barrier",
-    "bar.warp",
-    "cp.async",
-    "ldmatrix",
-)
+    "ld.", "st.global", "st.release", "atom.", "bra.if", "brx.idx", "barrier", "bar.warp", "cp.async", "ldmatrix",
+)  # fmt: skip
 _TOGETHER = ("mma.", "shfl", "vote", "match.", "redux.")
 
 
 def _use(handler: str) -> int:
-    """0: results have no value in lanes where a source has none; 1: all sources need one; 2: the address, which is the last
-    source, needs one; 3: as 0, but of the source that is selected; 4: as 0, for all lanes together."""
+    """Use of machine.h.
+
+    0: a result has no value in lanes where a source has none. 1: all sources need one. 2: the last source, an address,
+    needs one. 3: as 0, but of the source that is selected. 4: as 0, for all lanes together.
+    """
     if handler.startswith(_CHECKED):
         return 1
     if handler.startswith("st."):
@@ -87,8 +81,8 @@ class _Kernel:
 
     def lines(self) -> list[str]:
         function = self._function
-        parameters = [f"{variable.offset} {variable.bytes}" for variable in function.parameters]
-        total = max((variable.offset + variable.bytes for variable in function.parameters), default=0)
+        parameters = [f"{variable.offset} {variable.size}" for variable in function.parameters]
+        total = max((variable.offset + variable.size for variable in function.parameters), default=0)
         memory = (
             self._file_bytes,
             self._constant_bytes,
@@ -112,8 +106,8 @@ class _Kernel:
         """Shared variables one after the other; those without a size begin where the dynamic part does."""
         everything = [*self._body.variables, *self._module.variables.values()]
         shared = [variable for variable in everything if variable.space == "shared"]
-        fixed = [variable for variable in shared if not variable.external and variable.bytes]
-        dynamic = [variable for variable in shared if variable.external or not variable.bytes]
+        fixed = [variable for variable in shared if not variable.external and variable.size]
+        dynamic = [variable for variable in shared if variable.external or not variable.size]
         used = {id(found) for found in _symbols(self._body)}
         fixed = [variable for variable in fixed if id(variable) in used]
         align = max([16, *(variable.align for variable in dynamic)])
@@ -180,7 +174,7 @@ class _Kernel:
 def _lay_out(variables: Sequence[Variable], begin: int) -> int:
     for variable in variables:
         variable.offset = -(-begin // variable.align) * variable.align
-        begin = variable.offset + variable.bytes
+        begin = variable.offset + variable.size
     return -(-begin // 16) * 16
 
 

@@ -20,7 +20,7 @@ _SPACE = re.compile(r"\s*")
 
 @dataclass(frozen=True)
 class Statement:
-    """`kind` is "{", "}", "label", "directive" (to the end of its line), "header" (of a function), "section" or "" (to a ";")."""
+    """`kind` is "{", "}", "label", "directive" (one line), "header" (of a function), "section" or "" (to a ";")."""
 
     kind: str
     text: str

@@ -59,7 +59,7 @@ class Variable:
     name: str
     space: str
     align: int
-    bytes: int
+    size: int
     data: bytes | None = None
     relocations: tuple[tuple[int, str, int], ...] = ()
     """Offset -> the name of the variable whose address is there, and what is added to it."""

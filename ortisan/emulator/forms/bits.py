@@ -13,17 +13,15 @@ _UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 _COMPARE = ("eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan")
 
 
-def _all(
-    f: Form, handler: str, to: Operand | None, bits: int, sources: tuple[Place, ...], immediate: int = 0
-) -> Emitted:
-    return Emitted(handler, (f.result(to, bits),), sources, 0, immediate)
+def _all(f: Form, handler: str, to: tuple[Operand | None, int], sources: tuple[Place, ...], number: int = 0) -> Emitted:
+    return Emitted(handler, (f.result(*to),), sources, 0, number)
 
 
 @form("and", "or", "xor", "not", "cnot")
 def _logic(f: Form) -> Emitted:
     kind = f.type(*_B, "pred")
     to, *sources = f.operands(2 if f.base in ("not", "cnot") else 3)
-    return _all(f, f"{f.base}.{kind}", to, BITS[kind], tuple(f.source(source, kind) for source in sources))
+    return _all(f, f"{f.base}.{kind}", (to, BITS[kind]), tuple(f.source(source, kind) for source in sources))
 
 
 @form("shl", "shr")
@@ -31,28 +29,28 @@ def _shift(f: Form) -> Emitted:
     kind = f.type(*_B, "u16", "u32", "u64", "s16", "s32", "s64")
     name = kind.replace("b", "u") if f.base == "shr" else f"b{BITS[kind]}"
     to, a, by = f.operands(3)
-    return _all(f, f"{f.base}.{name}", to, BITS[kind], (f.source(a, kind), f.source(by, "u32")))
+    return _all(f, f"{f.base}.{name}", (to, BITS[kind]), (f.source(a, kind), f.source(by, "u32")))
 
 
 @form("shf")
 def _funnel(f: Form) -> Emitted:
     handler = f"shf.{f.need('l', 'r')}.{f.need('wrap', 'clamp')}.{f.type('b32')}"
     to, *sources = f.operands(4)
-    return _all(f, handler, to, 32, tuple(f.source(source, "b32") for source in sources))
+    return _all(f, handler, (to, 32), tuple(f.source(source, "b32") for source in sources))
 
 
 @form("popc", "clz", "brev")
 def _count(f: Form) -> Emitted:
     kind = f.type("b32", "b64")
     to, a = f.operands(2)
-    return _all(f, f"{f.base}.{kind}", to, BITS[kind] if f.base == "brev" else 32, (f.source(a, kind),))
+    return _all(f, f"{f.base}.{kind}", (to, BITS[kind] if f.base == "brev" else 32), (f.source(a, kind),))
 
 
 @form("bfind")
 def _find(f: Form) -> Emitted:
     kind, shift = f.type(*_WIDE), f.take("shiftamt")
     to, a = f.operands(2)
-    return _all(f, f"bfind.{kind}", to, 32, (f.source(a, kind),), int(shift is not None))
+    return _all(f, f"bfind.{kind}", (to, 32), (f.source(a, kind),), int(shift is not None))
 
 
 @form("bfe", "bfi")
@@ -60,7 +58,7 @@ def _field(f: Form) -> Emitted:
     kind = f.type(*(_WIDE if f.base == "bfe" else ("b32", "b64")))
     to, *values, begin, length = f.operands(4 if f.base == "bfe" else 5)
     sources = (*(f.source(value, kind) for value in values), f.source(begin, "u32"), f.source(length, "u32"))
-    return _all(f, f"{f.base}.{kind}", to, BITS[kind], sources)
+    return _all(f, f"{f.base}.{kind}", (to, BITS[kind]), sources)
 
 
 @form("prmt")
@@ -70,7 +68,7 @@ def _permute(f: Form) -> Emitted:
     mode = f.take(*modes)
     to, *sources = f.operands(4)
     immediate = modes.index(mode) + 1 if mode else 0
-    return _all(f, "prmt.b32", to, 32, tuple(f.source(source, "b32") for source in sources), immediate)
+    return _all(f, "prmt.b32", (to, 32), tuple(f.source(source, "b32") for source in sources), immediate)
 
 
 @form("lop3")
@@ -79,7 +77,7 @@ def _logic3(f: Form) -> Emitted:
     to, a, b, c, table = f.operands(5)
     if not isinstance(table, Number):
         raise f.error("the table is no number")
-    return _all(f, "lop3.b32", to, 32, tuple(f.source(source, "b32") for source in (a, b, c)), table.value & 255)
+    return _all(f, "lop3.b32", (to, 32), tuple(f.source(source, "b32") for source in (a, b, c)), table.value & 255)
 
 
 @form("selp")
@@ -88,7 +86,7 @@ def _select(f: Form) -> Emitted:
     to, a, b, c = f.operands(4)
     predicate, negated = f.predicate(c)
     sources = (f.source(a, kind), f.source(b, kind), predicate)
-    return _all(f, f"selp.b{BITS[kind]}", to, BITS[kind], sources, int(negated))
+    return _all(f, f"selp.b{BITS[kind]}", (to, BITS[kind]), sources, int(negated))
 
 
 @form("setp", "set")
@@ -134,8 +132,8 @@ def _move(f: Form) -> Emitted:
     if isinstance(a, Special) and a.name.startswith(("%clock", "%globaltimer")):
         return Emitted(f"clock.b{bits}", (f.result(to, bits),), ())
     if kind == "pred":
-        return _all(f, "mov.pred", to, 1, (f.source(a, kind),))
-    return _all(f, f"mov.b{bits}", to, bits, (f.source(a, kind),))
+        return _all(f, "mov.pred", (to, 1), (f.source(a, kind),))
+    return _all(f, f"mov.b{bits}", (to, bits), (f.source(a, kind),))
 
 
 def _packed(f: Form, to: Operand | None, a: Operand | None, bits: int) -> Emitted:

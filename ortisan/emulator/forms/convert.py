@@ -36,7 +36,7 @@ def _convert(f: Form) -> Emitted:
     d, a = f.operands(2)
     if not isinstance(d, Register):
         raise f.error("the result is no register")
-    return _of_kinds(f, d, a, to, source, flags, _INTEGRAL.get(integral or "", 0))
+    return _of_kinds(f, (to, source), d, a, (flags, _INTEGRAL.get(integral or "", 0)))
 
 
 def _tf32(f: Form, source: str, rounding: str | None, flags: int) -> Emitted:
@@ -46,12 +46,13 @@ def _tf32(f: Form, source: str, rounding: str | None, flags: int) -> Emitted:
     return Emitted("cvt.tf32.f32", (f.result(d, 32),), (f.source(a, "b32"),), 0, int(rounding == "rn"))
 
 
-def _of_kinds(f: Form, d: Register, a: Operand | None, to: str, source: str, flags: int, integral: int) -> Emitted:
+def _of_kinds(f: Form, kinds: tuple[str, str], d: Register, a: Operand | None, flags: tuple[int, int]) -> Emitted:
+    (to, source), (bits_of_flags, integral) = kinds, flags
     bits = a.bits if isinstance(a, Register) else max(BITS[source], 16)
     if d.bits < BITS[to] or bits < BITS[source]:
         raise f.error("a register is narrower than its type")
     place = f.source(a, f"b{bits}")
-    simple = not flags and not integral and d.bits == BITS[to] and bits == BITS[source]
+    simple = not bits_of_flags and not integral and d.bits == BITS[to] and bits == BITS[source]
     if simple and (to, source) in _DIRECT:
         return Emitted(f"cvt.{to}.{source}", (d,), (place,))
     if simple and to[0] in "us" and source[0] in "us":
@@ -60,7 +61,7 @@ def _of_kinds(f: Form, d: Register, a: Operand | None, to: str, source: str, fla
         if known := _INTEGER.get((BITS[to], BITS[source])):
             return Emitted(known.format(sign=source[0]), (d,), (place,))
     packed = _KINDS.index(source) | bits // 8 << 8 | _KINDS.index(to) << 16 | d.bits // 8 << 24 | integral << 32
-    return Emitted("cvt", (d,), (place,), flags, packed)
+    return Emitted("cvt", (d,), (place,), bits_of_flags, packed)
 
 
 @form("cvta")

@@ -190,8 +190,8 @@ class Reader {
 Handler find_handler(const std::string& name) {
   static const std::unordered_map<std::string, Handler> all = [] {
     std::unordered_map<std::string, Handler> found;
-    for (const Entry* table : {kControl, kInteger, kFloat, kRounded, kCompare, kConvert, kHalf, kMemory, kAtomic,
-                               kMatrix, kWarp, kApproximate})
+    for (const Entry* table : {kControl, kInteger, kLogic, kMove, kFloat, kRounded, kCompare, kConvert, kHalf, kMemory,
+                               kAtomic, kMatrix, kWarp, kApproximate})
       for (; table->name != nullptr; ++table) found.emplace(table->name, table->run);
     return found;
   }();

@@ -5,7 +5,7 @@
 
 namespace ortisan::emulator {
 
-extern const Entry kControl[], kInteger[], kFloat[], kRounded[], kCompare[], kConvert[], kHalf[], kMemory[], kAtomic[],
-    kMatrix[], kWarp[], kApproximate[];
+extern const Entry kControl[], kInteger[], kLogic[], kMove[], kFloat[], kRounded[], kCompare[], kConvert[], kHalf[],
+    kMemory[], kAtomic[], kMatrix[], kWarp[], kApproximate[];
 
 }  // namespace ortisan::emulator
