@@ -31,6 +31,10 @@ class VerifyError(OrtisanError):
     """The compiled model and ONNX Runtime disagree."""
 
 
+class EmulationError(OrtisanError):
+    """A CUDA kernel did what it must not, as the emulator ran it; with its line, block and thread."""
+
+
 class InternalError(OrtisanError):
     """What Ortisan did not foresee; `__cause__` is the exception, and `report` a file with all that is known of it."""
 

@@ -18,11 +18,12 @@ ALLOWED = {
     "registry": {"registry"},
     "converter": {"converter", "registry"},
     "codegen": {"codegen", "registry"},
+    "emulator": {"emulator", "codegen"},
     "runtime": {"runtime"},
     "checks": {"checks", "runtime", "converter", "registry"},
     "models": {"models", "registry"},
-    "pipeline": {"pipeline", "checks", "runtime", "converter", "codegen", "registry"},
-    "cli": {"cli", "pipeline", "checks", "runtime", "converter", "codegen", "registry", "models"},
+    "pipeline": {"pipeline", "checks", "runtime", "converter", "codegen", "emulator", "registry"},
+    "cli": {"cli", "pipeline", "checks", "runtime", "converter", "codegen", "emulator", "registry", "models"},
 }
 """Layer -> the layers that it may import, besides the errors and the version."""
 ROOT_FILES = {"__init__.py", "__main__.py", "_version.py", "errors.py", "py.typed"}
