@@ -30,6 +30,7 @@ OTHER: dict[str, Any] = {
     "precision": "fp16",
     "tf32": True,
     "fast_math": True,
+    "winograd": False,
     "patterns": False,
     "keep": "all",
     "weights": "huge",

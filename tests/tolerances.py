@@ -32,6 +32,8 @@ LAYERS = 5e-5
 """The logits of small transformers."""
 WIDE = 1e-4
 """Values of very different sizes meet: wide random weights, steps of a decoder on its own cache, special values."""
+WINOGRAD = 1e-3
+"""Sums of hundreds of products of numbers up to 4, by an algorithm that takes differences of larger ones."""
 NOTHING_SEEN = 2e-3
 """Attention that sees no key: logits are near -10000, where float32 has steps of 0.001."""
 HALF_SOFTMAX = 5e-3

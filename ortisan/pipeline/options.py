@@ -82,6 +82,9 @@ class Options:
         default="auto",
         metadata=_choice("auto|off|full", "Autotune matrix-product blocking: briefly, not, at length."),
     )
+    winograd: bool = field(
+        default=True, metadata=_flag("Convolutions add up all products, as they are written, and none by Winograd.")
+    )
     precision: Precision = field(
         default="keep", metadata=_choice("keep|fp16", "GPUs: fp16 computes float32 models in float16.")
     )
@@ -180,6 +183,7 @@ class Keywords(TypedDict, total=False):
     cache: Cache
     name: str | None
     tune: Tune
+    winograd: bool
     precision: Precision
     tf32: bool
     fast_math: bool

@@ -16,7 +16,7 @@ from ortisan.converter.flops import node_flops, typical_dims
 from ortisan.converter.partition import Subgraph, boundary
 from ortisan.converter.read.bodies import bodies
 from ortisan.pipeline.compilation import Compilation
-from ortisan.registry.ops import ArgReduce, Cast, Elementwise, Move, Reduce
+from ortisan.registry.ops import ArgReduce, Cast, Elementwise, Move, Pool2d, Reduce, Resize2d
 
 _FLOPS = 40e9
 _BYTES = 10e9
@@ -33,7 +33,7 @@ _IMAGE_OPS = frozenset(
     | {"QLinearConv", "Resize", "Upsample", "InstanceNormalization", "FusedConv"}
 )
 _TOO_SMALL = "too small to make the model faster"
-_LIGHT = (ArgReduce, Cast, Elementwise, Move, Reduce)
+_LIGHT = (ArgReduce, Cast, Elementwise, Move, Pool2d, Reduce, Resize2d)
 
 
 def cannot_pay(compiled: Compilation) -> dict[int, str]:

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import ortisan
+from ortisan.codegen.cpu.kernels.images import ConvContext
 from tests.ops.arrays import values
 from tests.ops.harness import Case, refused
 from tests.ops.images import check_reference, reason_on_cpus
-from tests.tolerances import APPROXIMATE, WIDE
+from tests.tolerances import APPROXIMATE, WIDE, WINOGRAD as TRANSFORMED
 
 SUMS = (APPROXIMATE, WIDE)
 
@@ -70,6 +73,17 @@ CASES += [
     for channels, kernel, strides, dilation in ((1, 3, 1, 1), (3, 5, 1, 1), (5, 3, 2, 1), (17, 7, 1, 1), (24, 3, 1, 2), (64, 5, 2, 1), (600, 3, 1, 1))
 ]  # fmt: skip
 CASES += [
+    _conv(f"dots_{channels}_{filters}_{kernel}_{dilation}", channels, filters, (kernel, kernel), image=(9, 20), pads=[kernel // 2] * 4, strides=[strides] * 2, dilations=[dilation] * 2, bias=True)
+    for channels, filters, kernel, strides, dilation in ((16, 1, 3, 1, 1), (33, 2, 3, 2, 1), (7, 3, 5, 1, 1), (40, 4, 3, 1, 2))
+] + [_conv("long_line", 1, 1, (256,), image=(900,), strides=[2], pads=[100, 7])]  # fmt: skip
+# By Winograd's algorithm: whole tiles and parts of them, more than a band, panels that are not full.
+WINOGRAD = [
+    _conv(f"winograd_{channels}_{filters}_{image[0]}x{image[1]}", channels, filters, (3, 3), image=image, bias=True, pads=pads, batch=3, dynamic=dynamic)
+    for channels, filters, image, pads, dynamic in ((16, 64, (16, 20), [1] * 4, False), (32, 40, (30, 21), [0, 1, 1, 0], False), (64, 33, (2, 2), [1] * 4, True), (48, 80, (5, 70), [2, 1, 0, 3], True))
+]  # fmt: skip
+WINOGRAD = [replace(case, tolerance=(APPROXIMATE, TRANSFORMED)) for case in WINOGRAD]
+CASES += WINOGRAD
+CASES += [
     _conv("no_batch", 3, 4, (3, 3), batch=0, **AROUND, ort=False), _conv("no_output", 3, 4, (3, 3), image=(2, 5), dynamic=False, ort=False),
     _conv("depthwise_of_nothing", 5, 5, (3, 3), group=5, image=(0, 4), **AROUND, ort=False),
 ]  # fmt: skip
@@ -102,3 +116,19 @@ def test_what_is_not_supported_is_refused() -> None:
     volume = Case("volume", "Conv", {"x": values(1, 2, 9, 9, 9), "w": values(2, 2, 3, 3, 3)}, constants=("w",))
     refused(volume, "lines and images, with 3 and 4 dims")
     refused(_conv("negative", 2, 2, (3, 3), pads=[-1, 0, 0, 0]), "pads of .* are not supported")
+
+
+def _functions(case: Case, **options: bool) -> set[str]:
+    """What computes the convolution of a case."""
+    (plan,) = ortisan.compile(case.model(), whole_graph=True, **options).plans
+    return {kernel.context.function for kernel in plan.kernels if isinstance(kernel.context, ConvContext)}
+
+
+def test_which_kernel_computes_what() -> None:
+    named = {case.name: case for case in CASES}
+    assert all(_functions(case) == {"winograd2d"} for case in WINOGRAD)
+    assert all(_functions(case, winograd=False) == {"conv2d"} for case in WINOGRAD)
+    assert _functions(named["depthwise_24_3_1_2"]) == {"depthwise2d"}
+    assert _functions(named["long_line"]) == {"dot2d"}
+    assert _functions(named["grouped_34_68_2"]) == {"conv2d"}
+    assert _functions(named["1x1"]) == _functions(named["whole_image"]) == set()

@@ -88,7 +88,7 @@ class CpuBackend(Backend):
 
     def trace(self, plans: Sequence[Plan], names: Names) -> Tracer:
         """Every value stays in memory to the end of a run."""
-        kept = [plan_graph(plan.graph, keep_all=True) for plan in plans]
+        kept = [plan_graph(plan.graph, keep_all=True, winograd=plan.winograd) for plan in plans]
         built = self.build(self.render(kept, names), name=names.library, bindings=True)
         return CpuTracer.open(built.binding, kept)
 
@@ -118,7 +118,7 @@ class CpuPlanner(Planner):
         before_timing: Callable[[], None] | None = None,
     ) -> list[GraphPlan]:
         self.request.say("planning the kernels")
-        plans = [plan_graph(graph) for graph in graphs]
+        plans = [plan_graph(graph, winograd=self.request.options.winograd) for graph in graphs]
         tuning = self._tune(plans, before_timing) if given is None else Tuning.from_json(given)
         return [replace(_with_choices(plan, tuning), tuning=tuning) for plan in plans]
 
@@ -146,4 +146,4 @@ class CpuPlanner(Planner):
 def _with_choices(plan: GraphPlan, tuning: Tuning) -> GraphPlan:
     """The plan, made again if a product of it is blocked otherwise than the cost model says."""
     chosen = tuple(map(tuning.table, plan.products))
-    return plan if chosen == plan.tables else plan_graph(plan.graph, blocking_table=tuning.table)
+    return plan if chosen == plan.tables else plan_graph(plan.graph, False, tuning.table, plan.winograd)

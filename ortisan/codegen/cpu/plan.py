@@ -43,6 +43,8 @@ class GraphPlan:
     """The blockings of each of them."""
     tuning: Tuning | None = None
     """Who chose them; None when nobody was asked."""
+    winograd: bool = True
+    """Whether Winograd's algorithm was allowed."""
 
     @property
     def shared(self) -> tuple[tuple[int, int], ...]:
@@ -53,7 +55,7 @@ class GraphPlan:
         return [_stored(name, weight, size) for name, weight, size in rows]
 
     def digest(self) -> str:
-        return "\n".join(map(str, self.tables))
+        return "\n".join([*map(str, self.tables), *([] if self.winograd else ["winograd=False"])])
 
     def describe(self) -> dict[str, Any]:
         largest = largest_scratch(self)
@@ -88,11 +90,14 @@ class GraphPlan:
 
 
 def plan_graph(
-    graph: Graph, keep_all: bool = False, blocking_table: Callable[[Product], BlockingTable] = table
+    graph: Graph,
+    keep_all: bool = False,
+    blocking_table: Callable[[Product], BlockingTable] = table,
+    winograd: bool = True,
 ) -> GraphPlan:
     """With `keep_all`, every value stays in memory to the end of a run, for debugging.
 
-    `blocking_table` chooses the blockings of products.
+    `blocking_table` chooses the blockings of products. `winograd` allows Winograd's algorithm for convolutions.
     """
     verify_graph(graph)
     # What joins a product is settled first, so that nothing leaves it to read through strides.
@@ -105,6 +110,7 @@ def plan_graph(
         graph.bounds,
         blocking_table,
         appended=appended_caches(graph, views),
+        winograd=winograd,
     )
     kernels = [emit(group, context) for group in groups]
     workspace = {
@@ -116,7 +122,9 @@ def plan_graph(
     messages = tuple(context.messages)
     printer, products = context.printer, tuple(context.products)
     tables = tuple(map(blocking_table, products))
-    return GraphPlan(graph, groups, tuple(kernels), weights, messages, memory, views, printer, products, tables)
+    return GraphPlan(
+        graph, groups, tuple(kernels), weights, messages, memory, views, printer, products, tables, winograd=winograd
+    )
 
 
 def _stored(name: str, weight: Weight, size: int) -> StoredWeight:

@@ -23,6 +23,9 @@ from ortisan.registry.graph import Node
 from ortisan.registry.ops import Conv2d, Pool2d, Resize2d
 
 _CONV = Template("images/conv", ("conv.h", "scalar.h"), instance="images/conv")
+_DOT = Template("images/conv", ("dot.h", "scalar.h"), instance="images/dot")
+_MOST_DOTS, _LONG_RUN = 4, 16
+"""Filters, and elements of one of their rows, for which dot products are faster than panels that are nearly empty."""
 _DEPTHWISE = Template("images/conv", ("depthwise.h", "scalar.h"), instance="images/depthwise")
 _RESIZE = call_of("resize.h")
 _POOL = replace(call_of("pool.h"), instance="images/pool")
@@ -59,6 +62,9 @@ def emit_conv(group: Group, context: EmitContext) -> KernelSpec:
     blockings = context.blockings(x.dtype, depth, (filters,), rows_and_columns(y.shape)[0], packed=False)
     usual = 2 * panel_width(x.dtype)
     factors = (Param("x", cpp), Param("w", cpp))
+    if op.group == 1 and filters <= _MOST_DOTS and product(w.shape[2:]) >= _LONG_RUN:
+        body = ConvContext((*factors, *params), cpp, "dot2d", sizes, filters, NO_BLOCKING, epilogue)
+        return KernelSpec(_DOT, group.name, body, (context.read(x), context.weight(w, "plain"), *arguments))
     if op.group == x.shape[3] == w.shape[0]:
         body = ConvContext((*factors, *params), cpp, "depthwise2d", sizes, 0, NO_BLOCKING, epilogue)
         return KernelSpec(_DEPTHWISE, group.name, body, (context.read(x), context.weight(w, "taps"), *arguments))
@@ -140,7 +146,7 @@ def _objection(node: Node) -> str | None:
 
 
 KERNELS = (
-    CpuKernel(Conv2d, emit_conv, (_CONV, _DEPTHWISE, _WINOGRAD), objection=_objection, epilogue=True, in_place=2),
+    CpuKernel(Conv2d, emit_conv, (_CONV, _DEPTHWISE, _DOT, _WINOGRAD), objection=_objection, epilogue=True, in_place=2),
     CpuKernel(Pool2d, emit_pool, (_POOL,), objection=_objection),
     CpuKernel(Resize2d, emit_resize, (_RESIZE,)),
 )
