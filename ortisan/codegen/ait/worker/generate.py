@@ -13,6 +13,7 @@ from aitemplate.compiler.base import DynamicProfileStrategy
 from aitemplate.compiler.ops.conv.conv2d import conv2d
 from aitemplate.compiler.ops.gemm_universal.gemm_common import gemm
 
+from ortisan.codegen.ait.worker.arithmetic import allowed, check_sources, keep_operations
 from ortisan.codegen.ait.worker.construct import Construction
 from ortisan.codegen.ait.worker.tiles import choose_tile, problem_size
 
@@ -41,10 +42,15 @@ class NoModel:
 
 
 class Target(CUDA):  # type: ignore[misc]
-    """CUDA, with tiles chosen by size where nothing is timed."""
+    """CUDA, with kernels of one arithmetic, and tiles chosen by size where nothing is timed."""
 
     chosen: dict[str, int]
+    tf32: bool
     size: tuple[int, int] | None = None
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        self._operators: Any = allowed(self._operators, tf32=self.tf32)
 
     def select_minimal_algo(self, algo_names: list[str]) -> str:
         name = choose_tile(algo_names, self.size)
@@ -70,7 +76,7 @@ def make_target(job: dict[str, Any], *, kernels: bool = True) -> Target:
     }
     kind = Target if kernels else NoKernels
     target = kind(template_path=job["cutlass"], arch=job["arch"], **options)
-    target.chosen = {}
+    target.chosen, target.tf32 = {}, not job["no_tf32"]
     return target
 
 
@@ -83,6 +89,7 @@ def compile_sources(
     builder.get_compile_engine = lambda: engine
     compiler.Model = NoModel
     _tell_sizes(target)
+    keep_operations()
     model = compiler.compile_model(
         construction.outputs(),
         target,
@@ -114,6 +121,7 @@ def _tell_sizes(target: Target) -> None:
 
 def generate(job: dict[str, Any], construction: Construction, work: Path, out: Path) -> dict[str, Any]:
     graph, target = compile_sources(job, construction, work)
+    check_sources(work / _NAME, tf32=target.tf32)
     out.mkdir(parents=True)
     for file in sorted((work / _NAME).iterdir()):
         if file.suffix in _ENDINGS and file.name not in _LEFT_OUT:
