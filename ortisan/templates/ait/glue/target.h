@@ -15,7 +15,7 @@ constexpr const char* execution_provider = nullptr;
 constexpr const char* execution_provider = "CUDAExecutionProvider";
 #endif
 
-// The session config entry custom_op.OP.runtimes: how many runs of an op may be queued at once. Each has buffers of its own.
+// The session config entry custom_op.OP.runtimes: how many runs of an op can be computed at once. Each has buffers of its own.
 struct Setting {
   uint8_t runtimes;  // 0 when nothing was said
   size_t count() const { return runtimes == 0 ? 2 : runtimes; }
