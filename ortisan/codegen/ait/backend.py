@@ -12,6 +12,7 @@ import numpy as np
 
 from ortisan.codegen.ait.adapter import Adapter, AitSettings
 from ortisan.codegen.ait.architectures import NO_ROCM, find_architectures, find_rocm
+from ortisan.codegen.ait.blame import by_name
 from ortisan.codegen.ait.build import build_cuda_library
 from ortisan.codegen.ait.detect import find_aitemplate
 from ortisan.codegen.ait.library import render_cuda_library
@@ -186,13 +187,14 @@ class AitPlanner(Planner):
         named = self.request.named
         small = [{} for _ in graphs] if self.request.asked else _small(graphs)
         tried = [replace(graph, bounds={**dict.fromkeys(named, _GUESS), **graph.bounds}) for graph in graphs]
-        found = [{**self.adapter.rules(graph), **reasons} for graph, reasons in zip(tried, small, strict=True)]
+        rules = [by_name(self.adapter.rules(graph), graph) for graph in tried]
+        found = [{**refused, **reasons} for refused, reasons in zip(rules, small, strict=True)]
         if any(found):
             return found
         free = {name for graph in graphs for name in graph.symbols if name not in graph.bounds}
         if free:
             raise OptionError(_unbounded([named.get(name, name) for name in sorted(free)]))
-        return self.adapter.refusals(graphs)
+        return [by_name(refused, graph) for refused, graph in zip(self.adapter.refusals(graphs), graphs, strict=True)]
 
     def plan(
         self,

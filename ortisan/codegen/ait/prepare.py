@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ortisan.codegen.ait.barriers import set_barriers
+from ortisan.codegen.ait.blame import blame
 from ortisan.codegen.ait.calls import CallWriter
 from ortisan.codegen.ait.dialect import to_dialect
 from ortisan.codegen.ait.join_products import join_products
@@ -48,5 +49,5 @@ def write_calls(graph: Graph) -> tuple[Program, dict[str, str]]:
         try:
             write(writer, node)
         except Refused as reason:
-            return _NOTHING, {node.origin: str(reason)}
+            return _NOTHING, blame(graph, node, str(reason))
     return writer.program(), {}
