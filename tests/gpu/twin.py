@@ -45,5 +45,3 @@ def open_twin(model: Any, dims: Bounds, install: AitInstall, folder: Path, **opt
     chosen.register_custom_ops_library(str(products / f"lib{compiled.name}_stand_in.so"))
     path = str(folder / f"{compiled.name}.onnx")
     return Twin(compiled, ort.InferenceSession(path, chosen, providers=["CPUExecutionProvider"]), stand_in)
-
-

@@ -15,6 +15,7 @@ from ortisan.codegen.ait.architectures import NO_ROCM, find_architectures, find_
 from ortisan.codegen.ait.blame import by_name
 from ortisan.codegen.ait.build import build_cuda_library
 from ortisan.codegen.ait.detect import find_aitemplate
+from ortisan.codegen.ait.gpus import timing_gpus, why_not_run, why_not_timed
 from ortisan.codegen.ait.library import render_cuda_library
 from ortisan.codegen.ait.model import AitConstant, AitModel
 from ortisan.codegen.backend import (
@@ -31,15 +32,12 @@ from ortisan.codegen.backend import (
     StoredWeight,
 )
 from ortisan.codegen.tools.cuda import find_cuda
-from ortisan.codegen.tools.toolchain import has_gpu
 from ortisan.errors import OptionError
 from ortisan.registry.dims import typical
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Graph
 
-NOT_PROFILED = (
-    "not profiled: a rule by size chose the tiles of matrix products, because no GPU was there to time them on"
-)
+NOT_PROFILED = "not profiled: a rule by size chose the tiles of matrix products"
 _PROVIDER = "CUDAExecutionProvider"
 _GUESS = (1, 1024)
 """Bounds to try a graph with before the user is asked for some."""
@@ -82,7 +80,7 @@ class CudaBackend(Backend):
             half=options.precision == "fp16",
             tf32=options.tf32,
             fast_math=options.fast_math,
-            profile=options.tune != "off" and has_gpu(),
+            devices=() if options.tune == "off" else timing_gpus(self.architectures[0]),
         )
         return AitPlanner(Adapter(find_aitemplate(), settings, request.say), request)
 
@@ -117,7 +115,7 @@ class CudaBackend(Backend):
         )
 
     def obstacle(self) -> str | None:
-        return None if has_gpu() else "this machine has no GPU"
+        return why_not_run(self.architectures)
 
     def describe(self, plans: Sequence[Plan], options: PlanOptions, *, built: bool) -> dict[str, Any]:
         install = find_aitemplate()
@@ -131,8 +129,11 @@ class CudaBackend(Backend):
             "cuda": find_cuda().version if built else None,
             "aitemplate": {"version": install.version, "commit": install.commit or None},
             "profiled": profiled,
-            "warnings": [] if profiled else [NOT_PROFILED],
+            "warnings": [] if profiled else [f"{NOT_PROFILED}, because {self._why_not_profiled(options)}"],
         }
+
+    def _why_not_profiled(self, options: PlanOptions) -> str:
+        return "tune is off" if options.tune == "off" else why_not_timed(self.architectures[0])
 
 
 @dataclass(frozen=True, eq=False)
