@@ -15,7 +15,7 @@ from aitemplate.compiler.ops.gemm_universal.gemm_common import gemm
 
 from ortisan.codegen.ait.worker.arithmetic import allowed, check_sources, keep_operations
 from ortisan.codegen.ait.worker.construct import Construction
-from ortisan.codegen.ait.worker.profiling import set_environment, watch_profiling
+from ortisan.codegen.ait.worker.profiling import chosen_kernels, set_environment, watch_profiling
 from ortisan.codegen.ait.worker.tiles import choose_tile, problem_size
 
 _NAME = "model"
@@ -146,5 +146,5 @@ def generate(job: dict[str, Any], construction: Construction, work: Path, out: P
 def _tiles(graph: Any) -> dict[str, int]:
     """The kernel that was chosen for each product and convolution -> how many sources have it."""
     ops = {op._attrs["name"]: op for tensor in graph for op in tensor._attrs["src_ops"]}
-    chosen = [item.algo for op in ops.values() for item in op._attrs.get("exec_path", {}).values()]
+    chosen = [name for op in ops.values() for name in chosen_kernels(op)]
     return {name: chosen.count(name) for name in sorted(set(chosen)) if name}
