@@ -45,7 +45,7 @@ def watch_profiling() -> None:
 
 
 def chosen_kernels(op: Any) -> list[str]:
-    """The kernel for each range of sizes, "" where none was chosen. Products keep it in a record, convolutions do not."""
+    """The kernel for each range of sizes, "" where none was chosen; products keep it in a record."""
     return [str(getattr(item, "algo", item)) for item in op._attrs.get("exec_path", {}).values()]
 
 
