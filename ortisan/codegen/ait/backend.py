@@ -6,6 +6,7 @@ import hashlib
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from ortisan.codegen.ait.architectures import NO_ROCM, find_architectures, find_
 from ortisan.codegen.ait.blame import by_name
 from ortisan.codegen.ait.build import build_cuda_library
 from ortisan.codegen.ait.detect import find_aitemplate
+from ortisan.codegen.ait.emulated import build_twin
 from ortisan.codegen.ait.gpus import timing_gpus, why_not_run, why_not_timed
 from ortisan.codegen.ait.library import render_cuda_library
 from ortisan.codegen.ait.model import AitConstant, AitModel
@@ -112,6 +114,12 @@ class CudaBackend(Backend):
             architectures=self.architectures,
             install=find_aitemplate(),
             on_progress=on_progress,
+        )
+
+    def twin(self, sources: Sources, *, name: str, on_progress: Say | None = None) -> tuple[Path, Path]:
+        install = find_aitemplate()
+        return build_twin(
+            sources, name=name, architectures=self.architectures, install=install, on_progress=on_progress
         )
 
     def obstacle(self) -> str | None:
