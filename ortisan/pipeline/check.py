@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ortisan.checks.bench import Bench, check_rivals, time_pair
@@ -75,6 +75,8 @@ def verify(
             expected = expect(runner, reference_session(source.file), cases.compared(), cases)
             compiled = SessionSpec(artifact.model) if emulate else artifact_session(artifact)
             found = _compare(runner, (emulated or runner, compiled), source, expected, rounded)
+            if emulated is not None:
+                found = replace(found, reference=f"{found.reference}; emulated (PTX, sm_{emulated.architecture})")
             ran = (each.case for each in expected.cases)
             departure = find_departure(runner, artifact, source, ran) if per_node else None
     return Checked(found, departure)

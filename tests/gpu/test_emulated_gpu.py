@@ -44,6 +44,8 @@ def test_an_artifact_agrees_with_onnx_runtime(options: dict[str, str], tmp_path:
     command = [sys.executable, "-m", "ortisan", "verify", str(tmp_path / "out"), "--emulate", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    figures = json.loads(done.stdout)["figures"]
+    told = json.loads(done.stdout)
+    figures = told["figures"]
+    assert told["reference"].endswith("; emulated (PTX, sm_80)")
     assert {figure["case"] for figure in figures} == {"batch=1", f"batch={SMALL}"}
     assert all(0 < figure["difference"]["max_rel"] < (1e-2 if options else 1e-5) for figure in figures)
