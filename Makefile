@@ -15,7 +15,7 @@ $(VENV)/.core: pyproject.toml
 	$(PIP) install --editable '.[cpu]'
 	touch $@
 
-# torch is pinned here and only here: this release exists as a CPU build.
+# torch is pinned here and below: this release exists as a CPU build.
 $(VENV)/.dev: $(VENV)/.core
 	$(PIP) install torch==2.13.0
 	$(PIP) install --editable '.[cpu,dev,torch]'
@@ -55,10 +55,12 @@ gpu:
 	  echo "There is no GPU on this machine (nvidia-smi lists none), so nothing can be run on one; see docs/gpu.md." >&2; \
 	  exit 1; }
 
+# AITemplate needs torch to be imported.
 $(GPU)/.dev: pyproject.toml
 	$(PYTHON) -m venv $(GPU)
 	$(GPU)/bin/python -m pip --quiet --disable-pip-version-check install --upgrade pip
-	$(GPU)/bin/python -m pip --quiet --disable-pip-version-check install --editable '.[gpu,dev]'
+	$(GPU)/bin/python -m pip --quiet --disable-pip-version-check install torch==2.13.0
+	$(GPU)/bin/python -m pip --quiet --disable-pip-version-check install --editable '.[gpu,dev,torch]'
 	touch $@
 
 gpu-test: gpu

@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="two layers, when there is no --model")
     parser.add_argument("--seconds", type=float, default=5.0)
     options = parser.parse_args()
+    target.check(options)
     words = tokenizer(options.model)
     ids, mask = padded([words.encode(text) for text in TEXTS])
     with tempfile.TemporaryDirectory() as folder:
@@ -46,8 +47,8 @@ def main() -> None:
         dims = target.bounds(options, model)
         if target.only_sources(options, ortisan.build, model, "bert", **dims):
             return
-        artifact = ortisan.build(model, Path(folder) / "bert", target=options.target, **dims)
-        stock = onnxruntime.InferenceSession(model)
+        artifact = ortisan.build(model, Path(folder) / "bert", target=options.target, on_progress=target.show, **dims)
+        stock = onnxruntime.InferenceSession(model, providers=target.providers(options))
         feeds = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         feeds = {value.name: feeds[value.name] for value in stock.get_inputs()}
         sessions = {"onnxruntime": stock, "ortisan": ortisan.load(artifact)}

@@ -28,28 +28,37 @@ class _Step:
     def __init__(self, session: Any, batch: int) -> None:
         self.session = session
         inputs = {value.name: value.shape for value in session.get_inputs()}
-        self.names = set(inputs)
+        self.names, self.batch = set(inputs), batch
         self.pasts = {name: shape for name, shape in inputs.items() if name.startswith("past")}
         self.outputs = [value.name for value in session.get_outputs()]
-        self.batch = batch
 
     def empty(self, shape: list[Any], length: int) -> Any:
         return np.zeros((self.batch, shape[1], length, shape[3]), np.float32)
 
-    def taken(self, feeds: dict[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in feeds.items() if name in self.names}
+    def bind(self, binding: Any, feeds: dict[str, Any]) -> None:
+        for name in self.names & set(feeds):
+            binding.bind_cpu_input(name, feeds[name])
 
 
 class _Copying(_Step):
-    """The outputs of a step are the inputs of the next."""
+    """The outputs of a step are the inputs of the next; they stay where the session computes."""
 
     def __init__(self, session: Any, batch: int) -> None:
         super().__init__(session, batch)
-        self.cache = [self.empty(shape, 0) for shape in self.pasts.values()]
+        self.device = "cuda" if "CUDAExecutionProvider" in session.get_providers() else "cpu"
+        empty = [self.empty(shape, 0) for shape in self.pasts.values()]
+        self.cache = [onnxruntime.OrtValue.ortvalue_from_numpy(array, self.device, 0) for array in empty]
 
     def run(self, feeds: dict[str, Any]) -> Any:
-        logits, *self.cache = self.session.run(None, self.taken(feeds) | dict(zip(self.pasts, self.cache, strict=True)))
-        return logits
+        binding = self.session.io_binding()
+        self.bind(binding, feeds)
+        for past, cache in zip(self.pasts, self.cache, strict=True):
+            binding.bind_ortvalue_input(past, cache)
+        for index, name in enumerate(self.outputs):
+            binding.bind_output(name, self.device if index else "cpu")
+        self.session.run_with_iobinding(binding)
+        logits, *self.cache = binding.get_outputs()
+        return logits.numpy()
 
 
 class _InPlace(_Step):
@@ -64,8 +73,7 @@ class _InPlace(_Step):
             self.binding.bind_ortvalue_output(present, buffer)
 
     def run(self, feeds: dict[str, Any]) -> Any:
-        for name, value in self.taken(feeds).items():
-            self.binding.bind_cpu_input(name, value)
+        self.bind(self.binding, feeds)
         self.binding.bind_output(self.outputs[0])
         self.session.run_with_iobinding(self.binding)
         return self.binding.get_outputs()[-1].numpy()

@@ -39,6 +39,7 @@ def main(make: Any = lambda small: gpt2(SMALL if small else None)) -> None:
     parser.add_argument("--steps", type=int, default=64)
     parser.add_argument("--prompt", action="append", help="more than one make a padded batch")
     options = parser.parse_args()
+    target.check(options)
     words = tokenizer(options.model)
     prompts = options.prompt or ["The quick brown fox"]
     ids, mask = padded([words.encode(prompt) for prompt in prompts])
@@ -48,10 +49,10 @@ def main(make: Any = lambda small: gpt2(SMALL if small else None)) -> None:
         dims = target.bounds(options, model)
         if target.only_sources(options, ortisan.build, model, "decoder", **dims):
             return
-        build = {"target": options.target, "keep": "all", **dims}
+        build = {"target": options.target, "keep": "all", "on_progress": target.show, **dims}
         copying = ortisan.build(model, place / "copying", **build)
         sessions = {
-            "onnxruntime": (onnxruntime.InferenceSession(model), None),
+            "onnxruntime": (onnxruntime.InferenceSession(model, providers=target.providers(options)), None),
             "ortisan": (ortisan.load(copying), None),
         }
         if not target.is_gpu(options):

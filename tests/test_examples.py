@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import onnxruntime
 import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -62,6 +63,17 @@ def test_an_example_writes_sources_for_a_gpu(name: str, tmp_path: Path) -> None:
     assert run.returncode == 0, run.stderr[-2000:]
     assert "sources in" in run.stdout
     assert len(list(tmp_path.glob("*/src/model_0/*.cu"))) > 3
+
+
+@pytest.mark.parametrize("name", ["bert.py", "gpt2.py"])
+def test_what_could_not_be_run_is_not_built(name: str) -> None:
+    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+        pytest.skip("this onnxruntime has CUDA")
+    command = [sys.executable, EXAMPLES / name, "--small", "--target", "cuda:80"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 1
+    assert run.stderr.strip().startswith("cuda:80 needs CUDAExecutionProvider, which onnxruntime")
+    assert not run.stdout
 
 
 def test_a_wrong_target_is_one_sentence() -> None:

@@ -194,8 +194,9 @@ def test_without_onnxruntime_load_says_what_to_install() -> None:
 
 
 def test_only_two_places_start_processes() -> None:
+    """In the worker, which imports nothing of ours, AITemplate starts some, and what stands in for its own way does."""
     users = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if "subprocess" in imports(path)}
-    assert users == {"codegen/tools/toolchain.py", "checks/isolated.py"}
+    assert users - {"codegen/ait/worker/profiling.py"} == {"codegen/tools/toolchain.py", "checks/isolated.py"}
 
 
 def test_only_the_worker_imports_aitemplate_and_it_needs_nothing_of_ours() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,3 +36,11 @@ def test_the_benchmark_refuses(without_gpu: dict[str, str]) -> None:
     done = subprocess.run(command, cwd=ROOT, env=without_gpu, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.strip().startswith(SENTENCE)
+
+
+def test_the_environment_for_gpus_can_import_aitemplate() -> None:
+    """AITemplate imports torch; the release is the one that is pinned for the other environment."""
+    rules = (ROOT / "Makefile").read_text()
+    gpu = rules[rules.index("$(GPU)/.dev:") : rules.index("gpu-test:")]
+    assert re.search(r"install torch==([\d.]+)", gpu)
+    assert len(set(re.findall(r"install torch==([\d.]+)", rules))) == 1

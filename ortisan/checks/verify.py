@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from ortisan.checks.compare import Difference, compare_outputs, dtype_of, flat
 from ortisan.checks.expected import Expected, expect
-from ortisan.checks.isolated import RUN_SECONDS, Isolated
+from ortisan.checks.isolated import RUN_SECONDS, Isolated, Run
 from ortisan.checks.noise import Noise
 from ortisan.checks.samples import Case
 from ortisan.checks.session import SessionSpec
 from ortisan.converter.passes.rounding import coarsest
 from ortisan.errors import ArtifactError, VerifyError
-from ortisan.registry.dtypes import DType
+from ortisan.registry.dtypes import Array, DType
 from ortisan.runtime.engine import RunFailed, onnxruntime
 
 PATIENCE_SECONDS = 15.0
@@ -114,8 +114,14 @@ def verify_session(
     return compare_session(runner, compiled, expect(runner, reference, cases), rounded)
 
 
+class Runner(Protocol):
+    """What runs a session: a child process, or an emulator."""
+
+    def run(self, spec: SessionSpec, feeds: Mapping[str, Array], seconds: float) -> Run: ...
+
+
 def compare_session(
-    runner: Isolated,
+    runner: Runner,
     compiled: SessionSpec,
     expected: Expected,
     rounded: Mapping[str, DType] | None = None,

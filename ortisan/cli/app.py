@@ -124,6 +124,9 @@ def verify(
     inputs: options.Inputs = None,
     dim: Sizes = None,
     per_node: Annotated[bool, typer.Option("--per-node", help="Name the first value that departs.")] = False,
+    emulate: Annotated[
+        bool, typer.Option("--emulate", help="Run the kernels of a GPU target on the CPU, from their PTX.")
+    ] = False,
     json: options.Json = False,
 ) -> None:
     """Compare an artifact with ONNX Runtime. Exits with 1 when they disagree."""
@@ -132,7 +135,8 @@ def verify(
     check_alone(dim, inputs)
     with phases(json) as phase:
         phase("verifying against ONNX Runtime")
-        checked, compiled = checks.verify_at(folder, read_sizes(dim), model=model, inputs=inputs, per_node=per_node)
+        given = {"model": model, "inputs": inputs, "per_node": per_node, "emulate": emulate, "on_progress": phase}
+        checked, compiled = checks.verify_at(folder, read_sizes(dim), **given)
     if not json:
         figures.show_verification(checked.verification, compiled=compiled)
         if per_node:

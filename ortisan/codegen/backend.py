@@ -191,6 +191,10 @@ class Backend(Protocol):
         its custom ops -> default) and `tuning`. `built` tells whether there is a library, or only its sources."""
         ...
 
+    def twin(self, sources: Sources, *, name: str, on_progress: Say | None = None) -> tuple[Path, Path]:
+        """Builds a library out of the same sources that runs on the CPU over a runtime of its own; gives both."""
+        refuse(self, "there is nothing to emulate")
+
     def trace(self, plans: Sequence[Plan], names: Names) -> Tracer:
         """Rebuilds the graphs of these plans so that they can be looked into."""
         refuse(self, "values inside the custom ops can't be looked at")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ortisan.checks.bench import Bench, check_rivals, time_pair
@@ -12,11 +12,12 @@ from ortisan.checks.expected import Expected, expect
 from ortisan.checks.inputs import Cases, Inputs
 from ortisan.checks.isolated import Isolated
 from ortisan.checks.noise import measure_noise
-from ortisan.checks.session import artifact_session, reference_session, stock_session
+from ortisan.checks.session import SessionSpec, artifact_session, reference_session, stock_session
 from ortisan.checks.turns import Effort
-from ortisan.checks.verify import Verification, compare_session
+from ortisan.checks.verify import Runner, Verification, compare_session
 from ortisan.converter.read.symbols import Bounds
 from ortisan.errors import OptionError
+from ortisan.pipeline.emulate import Emulated, small_dims
 from ortisan.pipeline.options import plain_dims
 from ortisan.pipeline.per_node import Departure, find_departure
 from ortisan.pipeline.source import Model, Source, find_source
@@ -50,8 +51,12 @@ def verify(
     inputs: Inputs = None,
     dims: Bounds | None = None,
     per_node: bool = False,
+    emulate: bool = False,
+    on_progress: Callable[[str], None] | None = None,
 ) -> Checked:
     """Compares all outputs on several sets of inputs; a difference is in the result, not an error.
+
+    `emulate` runs an artifact for GPUs on the CPU, its own kernels executed from their PTX, at small sizes.
 
     `model` is needed when the artifact was built from a model in memory or from a file that is gone. `per_node` also
     runs the compiled graphs value by value. `dims` are sizes to run at, or ranges of them, above those that the
@@ -61,28 +66,33 @@ def verify(
     artifact = open_artifact(folder)
     check_content(artifact, all_bytes=True)
     options = artifact.manifest["options"]
+    emulated = Emulated(artifact, on_progress or (lambda _: None)) if emulate else None
+    sizes = small_dims(options["dims"]) if emulate else options["dims"]
     with find_source(artifact.manifest, artifact.folder, model, options["cache"]) as source:
-        cases = Cases(inputs, lambda: source.sampler(plain_dims({**options["dims"], **(dims or {})})))
+        cases = Cases(inputs, lambda: source.sampler(plain_dims({**sizes, **(dims or {})})))
         rounded = {name: DType(dtype) for name, dtype in artifact.manifest["rounded"].items()}
         with Isolated() as runner:
             expected = expect(runner, reference_session(source.file), cases.compared(), cases)
-            found = _compare(runner, artifact, source, expected, rounded)
+            compiled = SessionSpec(artifact.model) if emulate else artifact_session(artifact)
+            found = _compare(runner, (emulated or runner, compiled), source, expected, rounded)
+            if emulated is not None:
+                found = replace(found, reference=f"{found.reference}; emulated (PTX, sm_{emulated.architecture})")
             ran = (each.case for each in expected.cases)
             departure = find_departure(runner, artifact, source, ran) if per_node else None
     return Checked(found, departure)
 
 
 def _compare(
-    runner: Isolated, artifact: Artifact, source: Source, expected: Expected, rounded: Mapping[str, DType]
+    runner: Isolated, ours: tuple[Runner, SessionSpec], source: Source, expected: Expected, rounded: Mapping[str, DType]
 ) -> Verification:
     """At the plain tolerance, and where that is not met, by the noise of the source model itself."""
-    reference, compiled = reference_session(source.file), artifact_session(artifact)
-    found = compare_session(runner, compiled, expected, rounded)
+    reference = reference_session(source.file)
+    found = compare_session(*ours, expected, rounded)
     if found.passed:
         return found
     moved = [stock_session(source.file), reference_session(source.moved_file)]
     noise = measure_noise(runner, expected, [reference], moved)
-    return compare_session(runner, compiled, expected, rounded, noise)
+    return compare_session(*ours, expected, rounded, noise)
 
 
 @raises_ortisan_errors

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ortisan.errors import ArtifactError, OptionError
 from ortisan.runtime.engine import onnxruntime, open_session, register
 from ortisan.runtime.manifest import Manifest, read_manifest, sha256
-from ortisan.runtime.providers import check_providers, providers_of
+from ortisan.runtime.providers import check_loaded, check_providers, preload, providers_of
 from ortisan.runtime.settings import Weights, apply_settings, check_weights, has_entry, setting_key
 
 if TYPE_CHECKING:
@@ -136,8 +136,13 @@ def open_compiled(
     if artifact.library is not None:
         if not _is_registered(artifact, options):  # the library read its settings when it was registered
             apply_settings(options, artifact.ops, artifact.settings, {} if weights is None else {"weights": weights})
+        preload(artifact.providers[0])
         register(options, artifact.library)
-    return open_session(artifact.model, options, providers or artifact.providers)
+    try:
+        return open_session(artifact.model, options, providers or artifact.providers)
+    except ArtifactError:
+        check_loaded(artifact.folder, artifact.manifest)
+        raise
 
 
 def check_artifact_runs_here(artifact: Artifact, providers: Sequence[Any] | None = None) -> None:

@@ -11,10 +11,12 @@ import pytest
 import ortisan
 from ortisan.codegen.ait.adapter import Adapter, AitSettings
 from ortisan.codegen.ait.backend import AitPlan, AitPlanner
+from ortisan.codegen.ait.blame import by_name
 from ortisan.codegen.ait.model import AitModel
 from ortisan.codegen.ait.prepare import prepare
 from ortisan.codegen.ait.worker.tiles import choose_tile, problem_size
 from ortisan.codegen.backend import Request, parse_target
+from ortisan.models import Gpt2Size, gpt2
 from ortisan.pipeline.options import Options
 from ortisan.registry.builder import Builder
 from ortisan.registry.dims import Dim, symbol
@@ -159,6 +161,37 @@ def test_an_unknown_precision_is_refused(model: GpuModel) -> None:
 def test_rocm_says_why_not(model: GpuModel) -> None:
     with pytest.raises(ortisan.OptionError, match="no ROCm provider since"):
         ortisan.compile(model.model, target="rocm:gfx90a", dims=dict(model.dims))
+
+
+@pytest.mark.parametrize("precision", ["keep", "fp16"])
+def test_what_names_no_node_is_left_with_its_readers(precision: Any) -> None:
+    """A cache in place needs sizes as data, which are made at the border of the subgraph on behalf of no node."""
+    dims = {"batch": (1, 4), "sequence": (1, 8), "cache_capacity": 16, "total_sequence": (1, 16)}
+    narrow = gpt2(Gpt2Size(layers=1, hidden=32, heads=2, vocabulary=64, positions=16))
+    with rules_only():
+        compiled = ortisan.compile(narrow, target="cuda:80", dims=dims, cache="in-place", precision=precision)
+    reasons = {left.op_type: left.reason for left in compiled.left_out}
+    assert reasons["TensorScatter"] == "AITemplate writes into no cache; it joins a past and new rows"
+    assert compiled.graphs
+    for graph in compiled.graphs:
+        assert not prepare(graph, half=precision == "fp16").refused
+    assert compiled.flops_share() > 0.9
+
+
+def test_what_names_no_node_and_has_no_reader_is_about_the_whole_graph() -> None:
+    graph = written("graph", lambda b, x: b.elementwise("EXP", b.elementwise("EXP", x)))
+    assert by_name({"": "why"}, graph) == by_name({"elsewhere": "why"}, graph) == {"graph": "why"}
+    assert by_name({"graph": "own"}, graph) == {"graph": "own"}
+
+
+def test_turing_multiplies_float16_only(model: GpuModel) -> None:
+    with rules_only():
+        single = ortisan.compile(model.model, target="cuda:75", dims=dict(model.dims))
+        half = ortisan.compile(model.model, target="cuda:75", dims=dict(model.dims), precision="fp16")
+    reasons = [left.reason for left in single.left_out if left.op_type == "MatMul"]
+    assert reasons
+    assert all("for sm_75 AITemplate multiplies float16 only, not float32" in reason for reason in reasons)
+    assert half.flops_share() > 0.99
 
 
 NAMES = [

@@ -5,49 +5,24 @@ Two layers of narrow models; and those of the full size, of which nvcc's time an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 
-import ortisan
 from ortisan.codegen.ait.model import AitInstall
-from ortisan.converter.save import save_with_external_data
 from ortisan.models import BertSize, Gpt2Size, bert, gpt2
-from ortisan.pipeline.convert import substitute_ops
-from ortisan.pipeline.generate import render_sources
 from tests.ait.gpu_models import gpu_models
-from tests.gpu.tiny_gpu import build_both, open_stand_in
+from tests.gpu.twin import Bounds, open_twin
+from tests.models.zoo import FAMILIES, Sizes
 
 pytestmark = [pytest.mark.aitemplate, pytest.mark.nvcc, pytest.mark.build, pytest.mark.slow]
 
-Bounds = Mapping[str, "int | tuple[int, int]"]
 BERT_DIMS: Bounds = {"batch": (1, 8), "sequence": (1, 128)}
 GPT2_DIMS: Bounds = {"batch": (1, 8), "sequence": (1, 64), "past_sequence": (0, 64), "total_sequence": (1, 128)}
 NARROW_BERT = BertSize(layers=2, hidden=64, heads=4, intermediate=128, vocabulary=256, positions=128)
 NARROW_GPT2 = Gpt2Size(layers=2, hidden=64, heads=4, vocabulary=256, positions=128)
-
-
-def open_twin(model: ir.Model, dims: Bounds, install: AitInstall, folder: Path) -> ort.InferenceSession:
-    """A CPU session of the compiled model over the stand-in runtime; the real library is registered on the way."""
-    compiled = ortisan.compile(model, target="cuda:80", dims=dims)
-    products, steps, seconds = build_both(render_sources(compiled), compiled.name, install)
-    library = products / f"lib{compiled.name}.so"
-    share = compiled.flops_share()
-    print(
-        f"{compiled.name}: {len(steps) - 1} steps in {seconds:.0f} s, {library.stat().st_size / 1e6:.1f} MB, {share:.2%}"
-    )
-    assert share > 0.95
-    ort.SessionOptions().register_custom_ops_library(str(library))
-    open_stand_in(products)
-    save_with_external_data(substitute_ops(compiled), folder, compiled.name)
-    options = ort.SessionOptions()
-    options.log_severity_level = 3
-    options.register_custom_ops_library(str(products / f"lib{compiled.name}_stand_in.so"))
-    return ort.InferenceSession(str(folder / f"{compiled.name}.onnx"), options, providers=["CPUExecutionProvider"])
 
 
 def bert_feeds(batch: int, sequence: int) -> dict[str, np.ndarray]:
@@ -66,21 +41,25 @@ def gpt2_feeds(session: ort.InferenceSession, batch: int, sequence: int, past: i
 
 
 def check_bert(size: BertSize | None, dims: Bounds, install: AitInstall, folder: Path) -> None:
-    session = open_twin(bert(size), dims, install, folder)
+    twin = open_twin(bert(size), dims, install, folder)
+    session = twin.session
     width = (size or BertSize()).hidden
     for batch, sequence in ((1, 1), (8, 128), (3, 77)):
         first = session.run(None, bert_feeds(batch, sequence))[0]
         assert first.shape == (batch, sequence, width)
+    assert twin.stand_in.refusals == (0, "")
     with pytest.raises(Exception, match=r"outside its declared range 1\.\.8"):
         session.run(None, bert_feeds(9, 3))
 
 
 def check_gpt2(size: Gpt2Size | None, dims: Bounds, install: AitInstall, folder: Path) -> None:
-    session = open_twin(gpt2(size), dims, install, folder)
+    twin = open_twin(gpt2(size), dims, install, folder)
+    session = twin.session
     for batch, sequence, past in ((1, 1, 0), (1, 1, 64), (8, 64, 0), (2, 5, 17), (3, 7, 11), (1, 64, 64)):
         results = session.run(None, gpt2_feeds(session, batch, sequence, past))
         assert results[0].shape[:2] == (batch, sequence)
         assert all(present.shape[2] == past + sequence for present in results[1:])
+    assert twin.stand_in.refusals == (0, "")
     with pytest.raises(Exception, match=r"outside its declared range"):
         session.run(None, gpt2_feeds(session, 1, 1, 65))
 
@@ -104,6 +83,35 @@ def test_gpt2_small(ait_install: AitInstall, tmp_path: Path) -> None:
 def test_a_resnet_block(ait_install: AitInstall, tmp_path: Path) -> None:
     """Convolutions, pools, a residual and a classifier."""
     resnet = next(each for each in gpu_models() if each.name == "resnet")
-    session = open_twin(resnet.model, resnet.dims, ait_install, tmp_path)
+    session = open_twin(resnet.model, resnet.dims, ait_install, tmp_path).session
     for feeds in resnet.cases.values():
         assert session.run(None, feeds)[0].shape == (len(feeds["image"]), 10)
+
+
+def test_two_layers_of_gpt2_with_caches_in_place(ait_install: AitInstall, tmp_path: Path) -> None:
+    """ONNX Runtime writes the caches."""
+    dims: Bounds = {"batch": (1, 8), "sequence": (1, 16), "cache_capacity": 64, "total_sequence": (1, 64)}
+    twin = open_twin(gpt2(NARROW_GPT2), dims, ait_install, tmp_path, cache="in-place")
+    for batch, sequence, past in ((1, 16, 0), (2, 1, 63), (3, 5, 17)):
+        feeds = gpt2_feeds(twin.session, batch, sequence, 64)
+        feeds["attention_mask"] = np.ones((batch, past + sequence), np.int64)
+        feeds["position_ids"] = np.tile(np.arange(past, past + sequence), (batch, 1))
+        assert twin.session.run(None, feeds)[0].shape[:2] == (batch, sequence)
+    assert twin.stand_in.refusals == (0, "")
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["t5 encoder", "t5 decoder", "vit"])
+def test_two_layers_of_other_transformers(name: str, ait_install: AitInstall, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    from tests.models.zoo_exports import export, make_feeds
+
+    form = {"exporter": "legacy", "opset": 17, "attention": FAMILIES[name].implementations[-1]}
+    dims: Bounds = {"batch": (1, 4), "length": (1, 16), "encoded": (1, 16)}
+    model = export(name, **form)
+    known = {dim.dim_param for value in model.graph.input for dim in value.type.tensor_type.shape.dim}
+    twin = open_twin(model, {key: dims[key] for key in dims if key in known}, ait_install, tmp_path)
+    for sizes in (Sizes(), Sizes(batch=1)):
+        assert all(len(result) == sizes.batch for result in twin.session.run(None, make_feeds(FAMILIES[name], sizes)))
+    assert twin.stand_in.refusals == (0, "")

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,8 @@ from ortisan.codegen.ait.model import AitInstall
 from ortisan.codegen.tools.cuda import find_cuda, find_curand
 from ortisan.codegen.tools.toolchain import find_cmake, has_gpu
 from ortisan.errors import ArtifactError, OptionError
+from ortisan.runtime.artifact import open_compiled
+from ortisan.runtime.providers import is_loaded
 
 pytestmark = [pytest.mark.aitemplate]
 
@@ -81,10 +84,31 @@ def test_loading_needs_cuda(sources: ortisan.Artifact, monkeypatch: pytest.Monke
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider"])
     with pytest.raises(ArtifactError, match=r"needs CUDAExecutionProvider, which providers=.*lack"):
         ortisan.load(sources.folder, providers=["CPUExecutionProvider"])
-    with pytest.raises(OptionError, match="weights='huge' is for CPU artifacts"):
+    with pytest.raises(OptionError, match="whose custom ops have no setting 'weights'"):
         ortisan.load(sources.folder, weights="huge")
     with pytest.raises(ArtifactError, match="has only sources; build them"):
         ortisan.load(sources.folder)
+
+
+def test_a_provider_that_does_not_load_is_told(sources: ortisan.Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ONNX Runtime lists what it was compiled with, and leaves out what it can't load, as this CPU build does."""
+    import onnxruntime
+
+    asked: list[str] = []
+    listed = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: listed)
+    monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: asked.append("preloaded"), raising=False)
+    monkeypatch.setattr("ortisan.runtime.artifact.register", lambda options, library: None)
+    library = sources.folder / "libmlp.so"
+    artifact = replace(sources, library=library)
+    library.touch()
+    try:
+        with pytest.raises(ArtifactError, match=r"can't load CUDAExecutionProvider; the driver, CUDA, cuBLAS or cuDNN"):
+            open_compiled(artifact, onnxruntime.SessionOptions())
+    finally:
+        library.unlink()
+        is_loaded.cache_clear()
+    assert asked == ["preloaded"]
 
 
 def test_the_same_model_gives_the_same_sources(sources: ortisan.Artifact, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from ortisan.codegen.ait.build import cuda_project
 from ortisan.codegen.ait.library import render_cuda_library
 from ortisan.codegen.ait.model import AitConstant, AitInstall, AitModel, AitTensor
-from ortisan.codegen.tools.cmake import Project, build_project, describe_step
+from ortisan.codegen.tools.cmake import Project, build_project, describe_step, project_key
 from ortisan.codegen.tools.cuda import Cuda, check_architectures, find_cuda, find_curand
 from ortisan.codegen.tools.toolchain import Compiler
 from ortisan.errors import ToolchainError
@@ -105,6 +105,15 @@ def test_what_nvcc_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             assert project.settings["CMAKE_CUDA_ARCHITECTURES"] == "80"
     with pytest.raises(ToolchainError, match=r"nvcc works with g\+\+ or clang\+\+ only"):
         cuda_project({}, name="tiny", architectures=["80"], install=install)
+
+
+@pytest.mark.parametrize("variable", ["NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "CUDAFLAGS"])
+def test_what_nvcc_obeys_is_part_of_what_a_build_depends_on(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    project = Project("tiny", {"CMakeLists.txt": ""}, {}, {}, ("libtiny.so",))
+    monkeypatch.delenv(variable, raising=False)
+    before = project_key(project)
+    monkeypatch.setenv(variable, "-G")
+    assert project_key(project) != before
 
 
 def test_a_killed_build_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from ortisan.codegen.ait.build import cuda_project
 from ortisan.codegen.ait.model import AitConstant, AitInstall, AitModel, AitTensor
+from ortisan.codegen.render import plain_files, read_header
 from ortisan.codegen.tools.cmake import build_project
 from ortisan.registry.dims import symbol
 from ortisan.registry.dtypes import Array, DType
@@ -25,8 +26,9 @@ DOMAIN = "ortisan.tiny_gpu"
 RANDOM = np.random.default_rng(7)
 
 STAND_IN = """
-add_library(stand_in SHARED stand_in_runtime.cpp)
-target_include_directories(stand_in PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+file(GLOB runtime ${CMAKE_CURRENT_SOURCE_DIR}/runtime/*.cpp)
+add_library(stand_in SHARED ${runtime})
+target_include_directories(stand_in PRIVATE runtime ${CUDAToolkit_INCLUDE_DIRS})
 set_target_properties(stand_in PROPERTIES CXX_VISIBILITY_PRESET default)
 target_compile_options(stand_in PRIVATE -fexceptions -frtti)
 add_library(model_driver MODULE model_driver.cpp ${CMAKE_CURRENT_BINARY_DIR}/model_0.o)
@@ -88,7 +90,9 @@ def build_both(
     sources: Mapping[str, str | bytes], name: str, install: AitInstall
 ) -> tuple[Path, tuple[str, ...], float]:
     """The products of a project and of its twin over the stand-in runtime, the steps, and the seconds."""
-    more = {file: (HERE / file).read_text() for file in ("stand_in_runtime.cpp", "model_driver.cpp")}
+    runtime = {**plain_files("emulator/runtime"), "emulator.h": read_header("emulator/emulator.h")}
+    more = {f"runtime/{file}": text for file, text in runtime.items()}
+    more["model_driver.cpp"] = (HERE / "model_driver.cpp").read_text()
     twin = STAND_IN.replace("NAME", name)
     both = {**sources, **more, "CMakeLists.txt": str(sources["CMakeLists.txt"]) + twin}
     project = cuda_project(both, name=name, architectures=["80"], install=install)
@@ -109,9 +113,14 @@ class TinyGpu:
     sources: Mapping[str, str | bytes]
 
 
+_OPENED: list[StandIn] = []
+
+
 def open_stand_in(folder: Path) -> StandIn:
-    """The stand-in runtime, in this process under the name that the libraries ask for."""
-    return StandIn(ctypes.CDLL(str(folder / "libstand_in.so"), mode=ctypes.RTLD_GLOBAL))
+    """The runtime that stands in, under the name that the libraries ask for: a process has one, the first."""
+    if not _OPENED:
+        _OPENED.append(StandIn(ctypes.CDLL(str(folder / "libstand_in.so"), mode=ctypes.RTLD_GLOBAL)))
+    return _OPENED[0]
 
 
 def onnx_model(name: str, *, constants: tuple[Array, ...] | None = None) -> bytes:

@@ -17,7 +17,10 @@ from ortisan.codegen.ait.detect import check_import, import_paths
 from ortisan.codegen.ait.model import AitConstant, AitInstall, AitModel, AitTensor
 from ortisan.codegen.ait.prepare import Prepared, prepare
 from ortisan.codegen.ait.program import Program
-from ortisan.codegen.tools.toolchain import run_tool
+from ortisan.codegen.ait.worker.marks import PROGRESS
+from ortisan.codegen.tools.cache_place import make_cache_folder
+from ortisan.codegen.tools.cuda import find_cuda, find_curand
+from ortisan.codegen.tools.toolchain import gpus, run_tool
 from ortisan.errors import ToolchainError
 from ortisan.registry.graph import Graph
 
@@ -28,13 +31,13 @@ _RENAMED = {"index_select": ("index_select_kernel",)}
 
 @dataclass(frozen=True)
 class AitSettings:
-    """What AITemplate generates for. `profile` times tiles on the GPU of this machine."""
+    """What AITemplate generates for. Tiles are timed on the GPUs `devices`, chosen by size where there are none."""
 
     arch: str
     half: bool = False
     tf32: bool = False
     fast_math: bool = False
-    profile: bool = False
+    devices: tuple[int, ...] = ()
 
 
 class Adapter:
@@ -77,7 +80,7 @@ class Adapter:
         tiles = tuple(f"{count} x {name}" for name, count in made.tiles.items())
         notes = (*prepared.notes, *tiles)
         return AitModel(
-            graph, inputs, outputs, constants, made.files, _renames(made.files), notes, self.settings.profile
+            graph, inputs, outputs, constants, made.files, _renames(made.files), notes, bool(self.settings.devices)
         )
 
     def _prepare(self, graph: Graph) -> Prepared:
@@ -85,7 +88,10 @@ class Adapter:
         for known, prepared in self._prepared.items():
             if _is_copy(known, graph):
                 return self._prepared.setdefault(graph, prepared)
-        return self._prepared.setdefault(graph, prepare(graph, half=self.settings.half))
+        return self._prepared.setdefault(graph, self._prepared_anew(graph))
+
+    def _prepared_anew(self, graph: Graph) -> Prepared:
+        return prepare(graph, half=self.settings.half, architecture=self.settings.arch)
 
     def _key(self, program: Program) -> str:
         text = json.dumps([program.to_json(), asdict(self.settings), self.install.commit, self.install.version])
@@ -100,7 +106,7 @@ class Adapter:
         self._say("generating AITemplate's sources")
         tasks = [{"mode": "generate", "program": program.to_json()} for program in missing.values()]
         with tempfile.TemporaryDirectory(prefix="ortisan-ait-") as folder:
-            results = run_worker(self.install, self.settings, tasks, Path(folder))
+            results = run_worker(self.install, self.settings, tasks, Path(folder), self._say)
             for index, (key, result) in enumerate(zip(missing, results, strict=True)):
                 self._made[key] = _Made.read(result, Path(folder, f"src-{index}"))
 
@@ -127,7 +133,11 @@ class _Made:
 
 
 def run_worker(
-    install: AitInstall, settings: AitSettings, tasks: Sequence[Mapping[str, Any]], folder: Path
+    install: AitInstall,
+    settings: AitSettings,
+    tasks: Sequence[Mapping[str, Any]],
+    folder: Path,
+    say: Callable[[str], None] = lambda text: None,
 ) -> list[dict[str, Any]]:
     """The result of each task; a `ToolchainError` when AITemplate failed in a way that no node is to blame for."""
     job = {
@@ -137,14 +147,18 @@ def run_worker(
         "arch": settings.arch,
         "no_tf32": not settings.tf32,
         "fast_math": settings.fast_math,
-        "profile": settings.profile,
+        **_profiling(install, settings),
     }
     (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
     log = folder / "log.txt"
+
+    def listen(line: str) -> None:
+        if line.startswith(PROGRESS):
+            say(line.removeprefix(PROGRESS))
+
     # AITemplate goes through sets in places: the same order gives the same sources.
-    code = run_tool(
-        [install.python, str(WORKER), str(folder)], log=log, environment={"PYTHONHASHSEED": "0", "TMPDIR": str(folder)}
-    )
+    command = [install.python, str(WORKER), str(folder)]
+    code = run_tool(command, log=log, on_line=listen, environment={"PYTHONHASHSEED": "0", "TMPDIR": str(folder)})
     places = [folder / f"result-{index}.json" for index in range(len(tasks))]
     if code != 0 or not all(place.is_file() for place in places):
         check_import(install)
@@ -152,8 +166,23 @@ def run_worker(
     results: list[dict[str, Any]] = [json.loads(place.read_text(encoding="utf-8")) for place in places]
     for result in results:
         if "error" in result:
-            raise ToolchainError(f"AITemplate failed: {result['error']}")
+            raise ToolchainError(result.get("told") or f"AITemplate failed: {result['error']}")
     return results
+
+
+def _profiling(install: AitInstall, settings: AitSettings) -> dict[str, Any]:
+    """What timing needs. Times of one kind of GPU, arithmetic and AITemplate say nothing about those of another."""
+    if not settings.devices:
+        return {"devices": [], "nvcc": "nvcc"}
+    cuda = find_cuda()
+    around = [gpus()[device] for device in settings.devices]
+    digest = hashlib.sha256(json.dumps([around, settings.tf32, install.commit, cuda.version]).encode()).hexdigest()
+    return {
+        "devices": list(settings.devices),
+        "nvcc": str(cuda.nvcc),
+        "curand": str(find_curand(cuda, install.python)),
+        "profile_cache": str((make_cache_folder() / "profiles" / digest[:16]).absolute()),
+    }
 
 
 def _last_line(log: Path) -> str:

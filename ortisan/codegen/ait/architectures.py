@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from ortisan.errors import OptionError
+from ortisan.registry.dtypes import DType
+from ortisan.registry.graph import Node
+from ortisan.registry.ops import Bmm, Conv2d, Gemm
 
 _KNOWN = ("75", "80", "90")
 _LIKE = {"86": "80", "87": "80", "89": "80"}
@@ -33,3 +36,15 @@ def find_rocm(text: str) -> str:
     if text not in _ROCM:
         raise OptionError(f"there is no target 'rocm:{text}'; AITemplate knows {' and '.join(_ROCM)}")
     return text
+
+
+def why_not_on(architecture: str, node: Node) -> str | None:
+    """Why AITemplate has no kernel of a node for an architecture that it generates other code for."""
+    if architecture != "75" or not isinstance(node.op, (Bmm, Conv2d, Gemm)):
+        return None
+    dtype = node.inputs[0].dtype
+    if dtype is not DType.FLOAT16:
+        return f"for sm_75 AITemplate multiplies float16 only, not {dtype.value}; use precision='fp16', or cuda:80"
+    if isinstance(node.op, Conv2d) and node.op.group > 1:
+        return "for sm_75 AITemplate has no depthwise convolution; build for cuda:80"
+    return None

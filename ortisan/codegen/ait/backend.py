@@ -6,14 +6,18 @@ import hashlib
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ortisan.codegen.ait.adapter import Adapter, AitSettings
 from ortisan.codegen.ait.architectures import NO_ROCM, find_architectures, find_rocm
+from ortisan.codegen.ait.blame import by_name
 from ortisan.codegen.ait.build import build_cuda_library
 from ortisan.codegen.ait.detect import find_aitemplate
+from ortisan.codegen.ait.emulated import build_twin
+from ortisan.codegen.ait.gpus import timing_gpus, why_not_run, why_not_timed
 from ortisan.codegen.ait.library import render_cuda_library
 from ortisan.codegen.ait.model import AitConstant, AitModel
 from ortisan.codegen.backend import (
@@ -30,15 +34,12 @@ from ortisan.codegen.backend import (
     StoredWeight,
 )
 from ortisan.codegen.tools.cuda import find_cuda
-from ortisan.codegen.tools.toolchain import has_gpu
 from ortisan.errors import OptionError
 from ortisan.registry.dims import typical
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Graph
 
-NOT_PROFILED = (
-    "not profiled: a rule by size chose the tiles of matrix products, because no GPU was there to time them on"
-)
+NOT_PROFILED = "not profiled: a rule by size chose the tiles of matrix products"
 _PROVIDER = "CUDAExecutionProvider"
 _GUESS = (1, 1024)
 """Bounds to try a graph with before the user is asked for some."""
@@ -81,7 +82,7 @@ class CudaBackend(Backend):
             half=options.precision == "fp16",
             tf32=options.tf32,
             fast_math=options.fast_math,
-            profile=options.tune != "off" and has_gpu(),
+            devices=() if options.tune == "off" else timing_gpus(self.architectures[0]),
         )
         return AitPlanner(Adapter(find_aitemplate(), settings, request.say), request)
 
@@ -115,8 +116,14 @@ class CudaBackend(Backend):
             on_progress=on_progress,
         )
 
+    def twin(self, sources: Sources, *, name: str, on_progress: Say | None = None) -> tuple[Path, Path]:
+        install = find_aitemplate()
+        return build_twin(
+            sources, name=name, architectures=self.architectures, install=install, on_progress=on_progress
+        )
+
     def obstacle(self) -> str | None:
-        return None if has_gpu() else "this machine has no GPU"
+        return why_not_run(self.architectures)
 
     def describe(self, plans: Sequence[Plan], options: PlanOptions, *, built: bool) -> dict[str, Any]:
         install = find_aitemplate()
@@ -130,8 +137,11 @@ class CudaBackend(Backend):
             "cuda": find_cuda().version if built else None,
             "aitemplate": {"version": install.version, "commit": install.commit or None},
             "profiled": profiled,
-            "warnings": [] if profiled else [NOT_PROFILED],
+            "warnings": [] if profiled else [f"{NOT_PROFILED}, because {self._why_not_profiled(options)}"],
         }
+
+    def _why_not_profiled(self, options: PlanOptions) -> str:
+        return "tune is off" if options.tune == "off" else why_not_timed(self.architectures[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,13 +196,14 @@ class AitPlanner(Planner):
         named = self.request.named
         small = [{} for _ in graphs] if self.request.asked else _small(graphs)
         tried = [replace(graph, bounds={**dict.fromkeys(named, _GUESS), **graph.bounds}) for graph in graphs]
-        found = [{**self.adapter.rules(graph), **reasons} for graph, reasons in zip(tried, small, strict=True)]
+        rules = [by_name(self.adapter.rules(graph), graph) for graph in tried]
+        found = [{**refused, **reasons} for refused, reasons in zip(rules, small, strict=True)]
         if any(found):
             return found
         free = {name for graph in graphs for name in graph.symbols if name not in graph.bounds}
         if free:
             raise OptionError(_unbounded([named.get(name, name) for name in sorted(free)]))
-        return self.adapter.refusals(graphs)
+        return [by_name(refused, graph) for refused, graph in zip(self.adapter.refusals(graphs), graphs, strict=True)]
 
     def plan(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ortisan.codegen.ait.blame import blame
 from ortisan.codegen.ait.composer import Composer
 from ortisan.codegen.ait.dims import Simplifier
 from ortisan.codegen.ait.ops import AIT_OPS
@@ -34,15 +35,16 @@ class Dialect:
 def to_dialect(graph: Graph) -> Dialect:
     rules = {op: row.rule for op, row in AIT_OPS.items() if row.rule is not None}
     composer = Composer(graph.name, graph.bounds, rules)
-    rule = _ToDialect(composer, Simplifier(graph.guards, graph.bounds))
+    rule = _ToDialect(graph, composer, Simplifier(graph.guards, graph.bounds))
     done = run_pass("to_dialect", graph, rule, composer)
     notes = tuple(f"{count} x {text}" for text, count in composer.notes.items())
     return Dialect(done, notes, rule.refused | _outputs_refused(graph, done, rule.refused))
 
 
 class _ToDialect(Rule):
-    def __init__(self, composer: Composer, simple: Simplifier) -> None:
+    def __init__(self, graph: Graph, composer: Composer, simple: Simplifier) -> None:
         self.refused: dict[str, str] = {}
+        self._graph = graph
         self._composer = composer
         self._simple = simple
 
@@ -57,7 +59,7 @@ class _ToDialect(Rule):
                 return b.add_many(op, *inputs)
             return row.compose(self._composer, op, inputs)
         except Refused as reason:
-            self.refused.setdefault(node.origin, str(reason))
+            self.refused = {**blame(self._graph, node, str(reason)), **self.refused}
             return [b.input(value.name, self._type(value)) for value in node.outputs]
 
     def _type(self, value: Value) -> TensorType:

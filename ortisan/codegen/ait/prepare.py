@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ortisan.codegen.ait.architectures import why_not_on
 from ortisan.codegen.ait.barriers import set_barriers
+from ortisan.codegen.ait.blame import blame
 from ortisan.codegen.ait.calls import CallWriter
 from ortisan.codegen.ait.dialect import to_dialect
 from ortisan.codegen.ait.join_products import join_products
@@ -29,13 +31,22 @@ class Prepared:
     refused: Mapping[str, str]
 
 
-def prepare(graph: Graph, *, half: bool = False) -> Prepared:
+def prepare(graph: Graph, *, half: bool = False, architecture: str = "80") -> Prepared:
     """Runs the passes, then writes the calls; in float16 when `half`."""
     dialect = to_dialect(fold_affine(channels_last(narrow(graph) if half else graph)))
-    if dialect.refused:
-        return Prepared(_NOTHING, (), dialect.refused)
+    refused = {**_lacking(dialect.graph, architecture), **dialect.refused}
+    if refused:
+        return Prepared(_NOTHING, (), refused)
     program, refused = write_calls(set_barriers(join_products(dialect.graph)))
     return Prepared(program, dialect.notes, refused)
+
+
+def _lacking(graph: Graph, architecture: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for node in graph.nodes:
+        if reason := why_not_on(architecture, node):
+            found.update(blame(graph, node, reason))
+    return found
 
 
 def write_calls(graph: Graph) -> tuple[Program, dict[str, str]]:
@@ -48,5 +59,5 @@ def write_calls(graph: Graph) -> tuple[Program, dict[str, str]]:
         try:
             write(writer, node)
         except Refused as reason:
-            return _NOTHING, {node.origin: str(reason)}
+            return _NOTHING, blame(graph, node, str(reason))
     return writer.program(), {}

@@ -67,7 +67,7 @@ def library_file(name: str) -> str:
 
 def build_project(project: Project, on_progress: Callable[[str], None] | None = None) -> tuple[Path, bool]:
     """The folder of the products, which belongs to the cache, and whether they were there already."""
-    key = _key(project)
+    key = project_key(project)
     folder = cache.look_up(key, project.products)
     if folder is not None:
         return folder, True
@@ -76,7 +76,8 @@ def build_project(project: Project, on_progress: Callable[[str], None] | None = 
         return _store_or_keep(key, files), False
 
 
-def _key(project: Project) -> str:
+def project_key(project: Project) -> str:
+    """Names all that the result depends on."""
     parts: dict[str, str | bytes] = {f"source {file}": content for file, content in project.sources.items()}
     return cache.cache_key({**parts, **_surroundings(project)})
 

@@ -31,7 +31,10 @@ _HOW_TO_GET_ONE = (
 _ENDING_SECONDS = 2.0
 
 # Variables that compilers and CMake obey, so that they are part of what a build depends on.
-BUILD_VARIABLES = ("CXXFLAGS", "CPPFLAGS", "LDFLAGS", "CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH")
+BUILD_VARIABLES = (
+    *("CXXFLAGS", "CPPFLAGS", "LDFLAGS", "CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH"),
+    *("CUDAFLAGS", "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS"),
+)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,9 @@ from aitemplate.compiler.base import DynamicProfileStrategy
 from aitemplate.compiler.ops.conv.conv2d import conv2d
 from aitemplate.compiler.ops.gemm_universal.gemm_common import gemm
 
+from ortisan.codegen.ait.worker.arithmetic import allowed, check_sources, keep_operations
 from ortisan.codegen.ait.worker.construct import Construction
+from ortisan.codegen.ait.worker.profiling import chosen_kernels, set_environment, watch_profiling
 from ortisan.codegen.ait.worker.tiles import choose_tile, problem_size
 
 _NAME = "model"
@@ -41,15 +43,22 @@ class NoModel:
 
 
 class Target(CUDA):  # type: ignore[misc]
-    """CUDA, with tiles chosen by size where nothing is timed."""
+    """CUDA, with kernels of one arithmetic, and tiles chosen by size where nothing is timed."""
 
-    chosen: dict[str, int]
+    tf32: bool
+    nvcc: str
     size: tuple[int, int] | None = None
 
+    def __enter__(self) -> None:
+        super().__enter__()
+        self._operators: Any = allowed(self._operators, tf32=self.tf32)
+
     def select_minimal_algo(self, algo_names: list[str]) -> str:
-        name = choose_tile(algo_names, self.size)
-        self.chosen[name] = self.chosen.get(name, 0) + 1
-        return name
+        return choose_tile(algo_names, self.size)
+
+    def cc(self) -> str:
+        """What compiles profilers."""
+        return self.nvcc
 
 
 class NoKernels(Target):
@@ -70,7 +79,7 @@ def make_target(job: dict[str, Any], *, kernels: bool = True) -> Target:
     }
     kind = Target if kernels else NoKernels
     target = kind(template_path=job["cutlass"], arch=job["arch"], **options)
-    target.chosen = {}
+    target.tf32, target.nvcc = not job["no_tf32"], job["nvcc"]
     return target
 
 
@@ -79,15 +88,20 @@ def compile_sources(
 ) -> tuple[Any, Target]:
     """AITemplate's graph after all its passes; the sources are in work/model."""
     target = make_target(job, kernels=kernels)
-    engine = SourcesOnly() if job["profile"] else Untimed()
+    engine = SourcesOnly() if job["devices"] else Untimed()
     builder.get_compile_engine = lambda: engine
+    if job["devices"]:
+        set_environment(job)
+        watch_profiling()
     compiler.Model = NoModel
     _tell_sizes(target)
+    keep_operations()
     model = compiler.compile_model(
         construction.outputs(),
         target,
         str(work),
         _NAME,
+        profile_devs=[str(device) for device in job["devices"]] or None,
         dynamic_profiling_strategy=DynamicProfileStrategy.MAX,
     )
     return model.debug_sorted_graph, target
@@ -114,6 +128,7 @@ def _tell_sizes(target: Target) -> None:
 
 def generate(job: dict[str, Any], construction: Construction, work: Path, out: Path) -> dict[str, Any]:
     graph, target = compile_sources(job, construction, work)
+    check_sources(work / _NAME, tf32=target.tf32)
     out.mkdir(parents=True)
     for file in sorted((work / _NAME).iterdir()):
         if file.suffix in _ENDINGS and file.name not in _LEFT_OUT:
@@ -124,5 +139,12 @@ def generate(job: dict[str, Any], construction: Construction, work: Path, out: P
         "failures": [],
         "shapes": construction.compared,
         "inputs": sorted(names),
-        "tiles": dict(sorted(target.chosen.items())),
+        "tiles": _tiles(graph),
     }
+
+
+def _tiles(graph: Any) -> dict[str, int]:
+    """The kernel that was chosen for each product and convolution -> how many sources have it."""
+    ops = {op._attrs["name"]: op for tensor in graph for op in tensor._attrs["src_ops"]}
+    chosen = [name for op in ops.values() for name in chosen_kernels(op)]
+    return {name: chosen.count(name) for name in sorted(set(chosen)) if name}

@@ -15,6 +15,7 @@ from ortisan.codegen.ait.worker.check import check_program
 from ortisan.codegen.ait.worker.construct import Construction
 from ortisan.codegen.ait.worker.generate import generate
 from ortisan.codegen.ait.worker.order import fix_order
+from ortisan.codegen.ait.worker.profiling import ProfilingError
 
 
 def run_job(job: dict[str, Any], folder: Path) -> int:
@@ -33,7 +34,8 @@ def _in_child(job: dict[str, Any], task: dict[str, Any], folder: Path, index: in
         result = _run(job, task, folder, index)
     except Exception as error:
         traceback.print_exc()
-        result = {"failures": [], "error": f"{type(error).__name__}: {error}"}
+        told = str(error) if isinstance(error, ProfilingError) else None
+        result = {"failures": [], "error": f"{type(error).__name__}: {error}", "told": told}
     (folder / f"result-{index}.json").write_text(json.dumps(result), encoding="utf-8")
     sys.stdout.flush()
     sys.stderr.flush()

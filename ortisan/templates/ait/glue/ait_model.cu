@@ -7,11 +7,16 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
+#include <mutex>
 
 #include "ait_model.h"
+#include "ait_queue.h"
+#define cudaEventQuery ::ortisan::queue_behind
 #include "model_container.cu"
 #include "model_container_base.cu"
 #include "model_interface.cu"
+#undef cudaEventQuery
 
 namespace ortisan {
 namespace {
@@ -51,7 +56,6 @@ struct DeviceScope {
 
   explicit DeviceScope(int device) : error(cudaGetDevice(&before)) {
     message[0] = '\0';
-    cudaGetLastError();  // AITemplate would take an earlier call's error for its own
     if (error != cudaSuccess || before == device) return;
     error = cudaSetDevice(device);
     changed = error == cudaSuccess;
@@ -81,16 +85,29 @@ struct BorrowedMemory final : AITemplateAllocator {
 
 }  // namespace
 
+// Buffers for one run at a time, and the stream that the last one went to.
+struct AitRuntime {
+  AITemplateModelHandle handle = nullptr;
+  void* stream = nullptr;
+  uint64_t last_run = 0;  // 0: never
+
+  AitRuntime() = default;
+  AitRuntime(const AitRuntime&) = delete;
+  AitRuntime& operator=(const AitRuntime&) = delete;
+  ~AitRuntime() {
+    if (handle != nullptr) AITemplateModelContainerDelete(handle);
+  }
+};
+
 struct AitModelState {
   int device;
   BorrowedMemory memory;
-  AITemplateModelHandle handle = nullptr;
+  std::vector<std::unique_ptr<AitRuntime>> runtimes;
   std::vector<size_t> inputs, outputs;  // the model's, as places in the graph's order
+  std::mutex queueing;
+  uint64_t runs = 0;
 
   AitModelState(int d, AitMemory m) : device(d), memory(m) {}
-  ~AitModelState() {
-    if (handle != nullptr) AITemplateModelContainerDelete(handle);
-  }
 };
 
 namespace {
@@ -132,29 +149,43 @@ std::vector<size_t> places(AITemplateModelHandle handle, CountFunction count_of,
   return found;
 }
 
-// Calls `f`, which returns null or a failure's text; an exception becomes that text.
+// AITemplate and CUTLASS would take an earlier call's error for their own, and clearing it would hide it.
+const char* check_earlier_calls() {
+  const cudaError_t error = cudaGetLastError();
+  return error == cudaSuccess ? nullptr
+                              : cuda_failure("an earlier CUDA call of this thread, not of this op, failed", error);
+}
+
+// Calls `f`, which returns null or a failure's text; an exception becomes that text. The error of a failure is no later call's.
 template <class F>
 const char* guarded(int device, F&& f) noexcept {
   try {
     DeviceScope scope(device);
-    return scope.error == cudaSuccess ? f() : cuda_failure("the session's device can't be used", scope.error);
+    const char* failure =
+        scope.error == cudaSuccess ? f() : cuda_failure("the session's device can't be used", scope.error);
+    if (failure != nullptr) cudaGetLastError();
+    return failure;
   } catch (const std::exception& error) {
     keep_message(error.what());
   } catch (...) {
     keep_message("unknown exception");
   }
+  cudaGetLastError();
   return why();
 }
 
 const char* create(int device, size_t runtimes, AitMemory memory, AitNames inputs, AitNames outputs,
                    AitModelState** result) noexcept {
   return guarded(device, [&]() -> const char* {
+    if (const char* failure = check_earlier_calls()) return failure;
     auto state = std::make_unique<AitModelState>(device, memory);
-    if (failed(AITemplateModelContainerCreate(&state->handle, runtimes, &state->memory))) return why();
-    state->inputs =
-        places(state->handle, AITemplateModelContainerGetNumInputs, AITemplateModelContainerGetInputName, inputs);
-    state->outputs =
-        places(state->handle, AITemplateModelContainerGetNumOutputs, AITemplateModelContainerGetOutputName, outputs);
+    for (size_t i = 0; i < runtimes; ++i) {
+      state->runtimes.push_back(std::make_unique<AitRuntime>());
+      if (failed(AITemplateModelContainerCreate(&state->runtimes[i]->handle, 1, &state->memory))) return why();
+    }
+    const AITemplateModelHandle any = state->runtimes.front()->handle;
+    state->inputs = places(any, AITemplateModelContainerGetNumInputs, AITemplateModelContainerGetInputName, inputs);
+    state->outputs = places(any, AITemplateModelContainerGetNumOutputs, AITemplateModelContainerGetOutputName, outputs);
     *result = state.release();
     return nullptr;
   });
@@ -179,18 +210,23 @@ const char* check_place(const AitValue& constant) {
 
 const char* set_constants(AitModelState* state, const AitValue* constants, size_t count) noexcept {
   return guarded(state->device, [&]() -> const char* {
+    if (const char* failure = check_earlier_calls()) return failure;
     std::vector<const char*> names;
     std::vector<AITData> tensors;
+    const AITemplateModelHandle any = state->runtimes.front()->handle;
     for (size_t i = 0; i < count; ++i) {
       AITemplateDtype dtype;
-      if (failed(AITemplateModelContainerGetConstantDtype(state->handle, constants[i].name, &dtype))) continue;
+      if (failed(AITemplateModelContainerGetConstantDtype(any, constants[i].name, &dtype))) continue;
       if (const char* failure = check_place(constants[i])) return failure;
       names.push_back(constants[i].name);
       tensors.push_back(data_of(constants[i]));
     }
-    if (failed(AITemplateModelContainerSetManyConstants(state->handle, names.data(), tensors.data(), names.size())))
-      return why();
-    if (failed(AITemplateModelContainerFoldConstants(state->handle, nullptr, true))) return why();
+    for (const auto& runtime : state->runtimes) {
+      const AITemplateModelHandle handle = runtime->handle;
+      if (failed(AITemplateModelContainerSetManyConstants(handle, names.data(), tensors.data(), names.size())))
+        return why();
+      if (failed(AITemplateModelContainerFoldConstants(handle, nullptr, true))) return why();
+    }
     const cudaError_t error = cudaDeviceSynchronize();
     return error == cudaSuccess ? nullptr : cuda_failure("the constants can't be folded", error);
   });
@@ -210,18 +246,44 @@ void check_shape(const AitValue& value, const Dims& found) {
                            text_of(found.data(), value.rank) + ", expected " + text_of(value.dims, value.rank));
 }
 
+// The runtime whose last run went to this stream, which needs not wait for it; else the one that rested longest.
+AitRuntime& choose(AitModelState& state, void* stream) {
+  AitRuntime* chosen = state.runtimes.front().get();
+  for (const auto& runtime : state.runtimes) {
+    if (runtime->last_run != 0 && runtime->stream == stream) return *runtime;
+    if (runtime->last_run < chosen->last_run) chosen = runtime.get();
+  }
+  return *chosen;
+}
+
+const char* why_not_queued(void* stream) {
+  cudaStreamCaptureStatus status;
+  const cudaError_t error = cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status);
+  if (error != cudaSuccess) return cuda_failure("the session's stream can't be used", error);
+  if (status == cudaStreamCaptureStatusNone) return nullptr;
+  return "the stream is being captured as a CUDA graph, which this op can't be part of; open the session without it";
+}
+
 const char* run(AitModelState* state, const AitValue* inputs, const AitValue* outputs, void* stream) noexcept {
   return guarded(state->device, [&]() -> const char* {
+    if (const char* failure = check_earlier_calls()) return failure;
+    if (const char* failure = why_not_queued(stream)) return failure;
     std::vector<AITData> in, out;
     std::vector<Dims> shapes(state->outputs.size());
     std::vector<int64_t*> shape_places;
     for (const size_t place : state->inputs) in.push_back(data_of(inputs[place]));
     for (const size_t place : state->outputs) out.push_back(data_of(outputs[place]));
     for (Dims& shape : shapes) shape_places.push_back(shape.data());
-    if (failed(AITemplateModelContainerRun(state->handle, in.data(), in.size(), out.data(), out.size(),
+    std::lock_guard<std::mutex> guard(state->queueing);
+    AitRuntime& runtime = choose(*state, stream);
+    stream_of_run = static_cast<cudaStream_t>(stream);
+    runtime.stream = stream, runtime.last_run = ++state->runs;
+    if (failed(AITemplateModelContainerRun(runtime.handle, in.data(), in.size(), out.data(), out.size(),
                                            static_cast<AITemplateStreamHandle>(stream), false, false,
-                                           shape_places.data())))
+                                           shape_places.data()))) {
+      cudaStreamSynchronize(stream_of_run);  // what was queued before the failure uses the runtime's buffers
       return why();
+    }
     for (size_t o = 0; o < shapes.size(); ++o) check_shape(outputs[state->outputs[o]], shapes[o]);
     return nullptr;
   });

@@ -33,15 +33,15 @@ struct AitModelState;
 // The functions of a model. Those that return text return null, or why they failed: the text belongs to the calling thread until
 // its next call. All make `device` current and leave the thread's own as it was.
 struct AitModel {
-  // A model with as many runtimes, which are runs that may be queued at once, each with buffers of its own. The model's own order
-  // of inputs and outputs depends on its graph; it is looked up here, by name.
+  // A model with as many runtimes, each with buffers of its own: so many runs on different streams can be computed at once. The
+  // model's own order of inputs and outputs depends on its graph; it is looked up here, by name.
   const char* (*create)(int device, size_t runtimes, AitMemory memory, AitNames inputs, AitNames outputs,
                         AitModelState** state);
   void (*destroy)(AitModelState* state);
   // Sets all constants that the model has, folds what depends on them and waits for the device. Once, before the first run. The
   // memory stays the caller's and stays in use.
   const char* (*set_constants)(AitModelState* state, const AitValue* constants, size_t count);
-  // Queues a run on a stream and waits for nothing. Inputs and outputs are in the order of the names; the outputs' dims are
+  // Queues a run on a stream and waits for no other: the stream does, where all buffers are in use. Inputs and outputs are in the order of the names; the outputs' dims are
   // checked against those that the model finds. Any number of threads may call it.
   const char* (*run)(AitModelState* state, const AitValue* inputs, const AitValue* outputs, void* stream);
 };

@@ -1,10 +1,11 @@
 // The GPU target's part of the glue: kernels hold an AITemplate model whose constants are the session's device copies of the
 // weights, whose buffers come from ONNX Runtime's allocator, and whose runs go to the session's CUDA stream.
 //
-// With ORTISAN_ANY_PROVIDER the ops belong to no provider, which lets tests run them in a CPU session.
+// With ORTISAN_ANY_PROVIDER the ops belong to no provider, which lets them run in a CPU session over a CUDA runtime of host memory.
 #pragma once
 
 #include "execution.h"
+#include "host_memory.h"
 #include "ort_call.h"
 
 namespace ortisan {
@@ -15,7 +16,7 @@ constexpr const char* execution_provider = nullptr;
 constexpr const char* execution_provider = "CUDAExecutionProvider";
 #endif
 
-// The session config entry custom_op.OP.runtimes: how many runs of an op may be queued at once. Each has buffers of its own.
+// The session config entry custom_op.OP.runtimes: how many runs of an op can be computed at once. Each has buffers of its own.
 struct Setting {
   uint8_t runtimes;  // 0 when nothing was said
   size_t count() const { return runtimes == 0 ? 2 : runtimes; }
@@ -37,6 +38,7 @@ struct Kernel : OrtKernel {
   Kernel(const ort::Api& a, const GraphSpec& g) : OrtKernel(a, g) {}
   ~Kernel() {
     if (state != nullptr) model().destroy(state);
+    for (int32_t w = 0; w < graph.weight_count; ++w) host_memory::end(const_cast<void*>(weights[w]));
   }
 
   const AitModel& model() const { return *graph.execution->model; }
@@ -52,10 +54,13 @@ struct Kernel : OrtKernel {
   static void* allocate(void* self, size_t bytes) {
     const Kernel& kernel = *static_cast<const Kernel*>(self);
     void* block = nullptr;
-    return succeeded(kernel.api, ort::allocator_alloc(kernel.api, kernel.allocator, bytes, &block)) ? block : nullptr;
+    if (!succeeded(kernel.api, ort::allocator_alloc(kernel.api, kernel.allocator, bytes, &block))) return nullptr;
+    host_memory::begin(block, bytes, false);
+    return block;
   }
   static void release(void* self, void* block) {
     const Kernel& kernel = *static_cast<const Kernel*>(self);
+    host_memory::end(block);
     succeeded(kernel.api, ort::allocator_free(kernel.api, kernel.allocator, block));
   }
 };
@@ -76,6 +81,7 @@ inline ort::Status* Kernel::set_constants() {
     const WeightSpec& weight = graph.weights[w];
     elements[w] = weight.bytes / element_size(weight.dtype);
     values[w] = {graph.execution->weights[w], const_cast<void*>(weights[w]), &elements[w], 1, weight.dtype};
+    host_memory::begin(weights[w], static_cast<size_t>(weight.bytes), true);
   }
   const char* failure = model().set_constants(state, values.items, count);
   return failure == nullptr ? nullptr : say(ort::fail, failure);
@@ -121,6 +127,8 @@ inline ort::Status* Kernel::compute(ort::KernelContext* context) const {
   }
   void* stream = nullptr;
   if (auto* status = ort::context_gpu_stream(api, context, &stream)) return status;
+  const host_memory::Lent lent_inputs(inputs.items, static_cast<size_t>(graph.input_count), true),
+      lent_outputs(outputs.items, static_cast<size_t>(graph.output_count), false);
   const char* failure = model().run(state, inputs.items, outputs.items, stream);
   return failure == nullptr ? nullptr : say(ort::runtime_exception, failure);
 }

@@ -1,0 +1,3 @@
+"""How lines begin that the worker's parent passes on."""
+
+PROGRESS = "ortisan: "
