@@ -33,7 +33,7 @@ def stft(site: Site) -> Value:
     if window is not None and (window.data is None or len(window.shape) != 1):
         raise Refused("STFT needs a constant window")
     size = length if length is not None else window.shape[0] if window is not None else None
-    if step is None or step < 1 or not is_static(size):
+    if step is None or step < 1 or not isinstance(size, int):
         raise Refused("STFT needs a constant step, and frames of a constant length")
     _check_length(site, size)
     if window is not None and window.shape[0] != size:
