@@ -33,7 +33,9 @@ CASES += [
     for scales in SCALES
 ]  # fmt: skip
 CASES += [
-    _resize(f"{mode}_sizes_{size}", sizes=(size, 11), mode=mode) for mode in ("nearest", "linear") for size in (1, 3, 7, 20)
+    _resize(f"{mode}_sizes_{size}", sizes=(size, 11), mode=mode)
+    for mode in ("nearest", "linear")
+    for size in (1, 3, 7, 20)
 ]
 CASES += [
     _resize("one_channel", (2.0, 3.0), shape=(1, 1, 4, 100), mode="linear"),
