@@ -47,7 +47,7 @@ def compile(model: Model, *, on_progress: Progress = None, **options: Unpack[Key
     here, is a cost model, which needs nothing; "auto" times a few candidates on this machine, once for each shape, and
     caches which was best; "full" times many, which takes minutes. `build` takes "auto".
 
-    `winograd=False` computes no convolution by Winograd's algorithm, which multiplies less and rounds a little more; see
+    `winograd=False` computes no convolution by Winograd's algorithm, which multiplies less and rounds more; see
     docs/numerics.md.
 
     `patterns=False` compiles ops as they were written, without fusing patterns.

@@ -31,7 +31,13 @@ HERE = Path(__file__).parent
 OTHERS = [name for name in ISAS if name != find_isa("native").name]
 SIZE = BertSize(layers=2, hidden=48, heads=3, intermediate=80, vocabulary=20, positions=32)
 
-KERNEL_TESTS = ("test_product_kernels.py", "test_attention_kernels.py", "test_kernels.py", "test_tensor_kernels.py")
+KERNEL_TESTS = (
+    "test_product_kernels.py",
+    "test_attention_kernels.py",
+    "test_kernels.py",
+    "test_tensor_kernels.py",
+    "test_image_kernels.py",
+)
 FAST_FIRST = [*KERNEL_TESTS[:2], *(pytest.param(name, marks=pytest.mark.slow) for name in KERNEL_TESTS[2:])]
 
 

@@ -11,7 +11,8 @@ from ortisan.codegen.cpu.kernels.images import ConvContext
 from tests.ops.arrays import values
 from tests.ops.harness import Case, refused
 from tests.ops.images import check_reference, reason_on_cpus
-from tests.tolerances import APPROXIMATE, WIDE, WINOGRAD as TRANSFORMED
+from tests.tolerances import APPROXIMATE, WIDE
+from tests.tolerances import WINOGRAD as TRANSFORMED
 
 SUMS = (APPROXIMATE, WIDE)
 

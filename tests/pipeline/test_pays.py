@@ -46,7 +46,9 @@ def test_steps_beside_convolutions_are_left() -> None:
 
 
 def test_a_product_behind_convolutions_is_kept() -> None:
-    compiled = ortisan.compile(convolutions("h = Reshape(y0, flat) i = MatMul(h, big) y = Add(i, bias)"), name="net", exclude=["Conv"])
+    compiled = ortisan.compile(
+        convolutions("h = Reshape(y0, flat) i = MatMul(h, big) y = Add(i, bias)"), name="net", exclude=["Conv"]
+    )
     kept = [index for index in range(len(compiled.ops)) if index not in cannot_pay(compiled)]
     assert [any("gemm" in node.op.name for node in compiled.graphs[index].nodes) for index in kept] == [True]
 

@@ -88,7 +88,7 @@ class CpuBackend(Backend):
 
     def trace(self, plans: Sequence[Plan], names: Names) -> Tracer:
         """Every value stays in memory to the end of a run."""
-        kept = [plan_graph(plan.graph, keep_all=True, winograd=plan.winograd) for plan in plans]
+        kept = [plan_graph(plan.graph, keep_all=True, winograd=plan.winograd) for plan in cpu_plans(plans)]
         built = self.build(self.render(kept, names), name=names.library, bindings=True)
         return CpuTracer.open(built.binding, kept)
 
@@ -103,9 +103,7 @@ class CpuPlanner(Planner):
     request: Request
 
     def objections(self, graphs: Sequence[Graph]) -> Sequence[Mapping[str, str]]:
-        return [
-            {node.origin: why for node in graph.nodes if (why := objection(node)) is not None} for graph in graphs
-        ]
+        return [{node.origin: why for node in graph.nodes if (why := objection(node)) is not None} for graph in graphs]
 
     def arrange(self, graph: Graph) -> Graph:
         return pointwise(fold_affine(channels_last(graph)))

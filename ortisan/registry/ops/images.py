@@ -89,8 +89,8 @@ def _strided(x: Array, start: Pair, count: Pair, strides: Pair) -> Array:
 class Pool2d(Op):
     """The largest element or the mean of each window of x[N,H,W,C]. torch: F.max_pool2d, F.avg_pool2d.
 
-    A mean counts the padding when `counts_padding`. With `ceil`, windows that only begin inside of the padded image count
-    as well, and what they have beyond its end is in no mean.
+    A mean counts the padding when `counts_padding`. With `ceil`, windows that only begin inside of the padded image are
+    there as well, and what they have beyond its end is in no mean.
     """
 
     kind: Literal["max", "mean"]
@@ -137,7 +137,7 @@ class Pool2d(Op):
         x = inputs[0].astype(np.float64)
         mean = self.kind == "mean"
         rows, columns = (int(self._count(x.shape[1 + axis], axis)) for axis in (0, 1))
-        beyond = (0, 0, *(span + stride for span, stride in zip(self._spans, self.strides, strict=True)))
+        beyond = (0, 0, self._spans[0] + self.strides[0], self._spans[1] + self.strides[1])
         wide = _padded(_padded(x, self.pads, 0.0 if mean else -np.inf), beyond, 0.0 if mean else -np.inf)
         counts = _padded(_padded(np.ones_like(x), self.pads, 1.0 if self.counts_padding else 0.0), beyond, 0.0)
         places = [(i, j) for i in range(self.kernel[0]) for j in range(self.kernel[1])]
@@ -150,7 +150,7 @@ class Pool2d(Op):
 
 
 def _centers(at: Array, scale: Any, have: int, want: int) -> Array:
-    return (at + np.float32(0.5)) / scale - np.float32(0.5)
+    return np.asarray((at + np.float32(0.5)) / scale - np.float32(0.5))
 
 
 def _symmetric_centers(at: Array, scale: Any, have: int, want: int) -> Array:
@@ -167,7 +167,7 @@ COORDINATES: dict[str, Callable[[Array, Any, int, int], Array]] = {
     "asymmetric": lambda at, scale, have, want: at / scale,
     "tf_half_pixel_for_nn": lambda at, scale, have, want: (at + np.float32(0.5)) / scale,
 }
-"""Where an output place is in the input, in float32 as ONNX Runtime computes it. The C++ function of a row has its name."""
+"""Where an output place is in the input, in float32 as ONNX Runtime computes it. The C++ functions have these names."""
 
 ROUNDINGS: dict[str, Callable[[Array], Array]] = {
     "round_prefer_floor": lambda at: np.ceil(at - np.float32(0.5)),

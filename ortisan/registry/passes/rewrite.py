@@ -27,8 +27,8 @@ PASSES = {
     "join_products": "products of one tensor with several weights become one",
     "set_barriers": "views keep AITemplate from fusing what it can't",
 }
-"""Every step whose op graph can be printed, in the order they run: on CPUs `lower`, and those about convolutions; on GPUs
-all but `pointwise`."""
+"""Every step whose op graph can be printed, in the order they run: on CPUs `lower` and those of images, on GPUs all but
+`pointwise`."""
 
 
 class Rule:

@@ -103,7 +103,7 @@ def winograd_pays(node: Node) -> bool:
     read = 36 * 4 * channels * filters / _BYTES_PER_CYCLE
     transformed = 8 * tiles * (channels + filters)
     direct = 9 * images * rows * columns * channels * filters / 32
-    return max(multiplied, read) + transformed < 0.9 * direct
+    return bool(max(multiplied, read) + transformed < 0.9 * direct)
 
 
 def _sizes(node: Node, kernel: Sequence[Dim], groups: Dim) -> tuple[Dim, ...]:

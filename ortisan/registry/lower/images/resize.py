@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from ortisan.registry.lower.images.windows import channels_first, image
 from ortisan.registry.ops import Resize2d
 from ortisan.registry.ops.images import COORDINATES, ROUNDINGS
 from ortisan.registry.refusal import Refused
+
+Wanted: TypeAlias = tuple[Dim, float | None]
+"""A size, and what the places are divided by; None for the quotient of the sizes."""
 
 _ATTRIBUTES = ("antialias", "axes", "coordinate_transformation_mode", "cubic_coeff_a", "exclude_outside")
 _MORE = ("extrapolation_value", "keep_aspect_ratio_policy", "mode", "nearest_mode")
@@ -32,20 +36,22 @@ def resize(site: Site) -> Value:
     rounding = _text(site, "nearest_mode", "round_prefer_floor")
     if rounding not in ROUNDINGS:
         raise Refused(f"Resize with nearest_mode={rounding} is not defined")
-    rank = len(site.need(0).shape)
-    axes = [axis % rank for axis in site.attributes.get("axes") or range(rank)]
-    scales, sizes = site.optional(2), site.optional(3)
+    axes = site.attributes.get("axes") or range(len(site.need(0).shape))
+    sizes = site.optional(3)
     if sizes is not None and sizes.shape != (0,):
-        return _resized(site, axes, known_dims(sizes, "the size of the image"), None, coordinates, rounding)
-    if scales is None:
+        wanted: list[Wanted] = [(size, None) for size in known_dims(sizes, "the size of the image")]
+    elif (scales := site.optional(2)) is not None:
+        wanted = _scaled(site, axes, scales)
+    else:
         raise Refused("Resize has neither scales nor sizes")
-    return _scaled(site, axes, scales, coordinates, rounding)
+    return _resized(site, axes, wanted, coordinates, rounding)
 
 
 @lowers("Upsample", since=9, until=9, attributes=["mode"])
 @lowers("Resize", since=10, until=10, attributes=["mode"])
 def upsample(site: Site) -> Value:
-    return _scaled(site, range(len(site.need(0).shape)), site.need(1), "asymmetric", "floor")
+    axes = range(len(site.need(0).shape))
+    return _resized(site, axes, _scaled(site, axes, site.need(1)), "asymmetric", "floor")
 
 
 def _text(site: Site, name: str, default: str) -> str:
@@ -53,12 +59,11 @@ def _text(site: Site, name: str, default: str) -> str:
     return found.decode() if isinstance(found, bytes) else str(found)
 
 
-def _scaled(site: Site, axes: Sequence[int], scales: Value, coordinates: str, rounding: str) -> Value:
+def _scaled(site: Site, axes: Sequence[int], scales: Value) -> list[Wanted]:
     if not is_constant(scales) or scales.data is None:
         raise Refused("the scales of the image are computed")
-    factors = [float(scale) for scale in scales.data.reshape(-1)]
-    sizes = [_size(site.need(0).shape[axis], factor) for axis, factor in zip(axes, factors, strict=False)]
-    return _resized(site, axes, sizes, factors, coordinates, rounding)
+    factors, shape = [float(scale) for scale in scales.data.reshape(-1)], site.need(0).shape
+    return [(_size(shape[axis], factor), factor) for axis, factor in zip(axes, factors, strict=False)]
 
 
 def _size(dim: Dim, scale: float) -> Dim:
@@ -70,29 +75,20 @@ def _size(dim: Dim, scale: float) -> Dim:
     return floor_div(dim * exact.numerator, exact.denominator)
 
 
-def _resized(
-    site: Site,
-    axes: Sequence[int],
-    sizes: Sequence[Dim],
-    factors: Sequence[float] | None,
-    coordinates: str,
-    rounding: str,
-) -> Value:
+def _resized(site: Site, axes: Sequence[int], wanted: Sequence[Wanted], coordinates: str, rounding: str) -> Value:
     b, shape = site.builder, site.need(0).shape
-    if len(sizes) != len(axes):
-        raise Refused(f"Resize of {len(axes)} axes can't have {len(sizes)} sizes")
-    target, scales = dict(enumerate(shape)), dict.fromkeys(range(len(shape)), 1.0 if factors else None)
-    target.update(zip(axes, sizes, strict=True))
-    scales.update(zip(axes, factors or [None] * len(axes), strict=True))
-    if any(target[axis] != shape[axis] for axis in (0, 1)):
-        raise Refused(f"Resize of batch or channels is not supported: {list(shape)} to {list(target.values())}")
+    if len(wanted) != len(axes):
+        raise Refused(f"Resize of {len(axes)} axes can't have {len(wanted)} sizes or scales")
+    found: dict[int, Wanted] = {axis: (dim, 1.0) for axis, dim in enumerate(shape)}
+    found.update((axis % len(shape), want) for axis, want in zip(axes, wanted, strict=True))
+    sizes = [size for size, _ in found.values()]
+    if any(size != dim for size, dim in zip(sizes[:2], shape, strict=False)):
+        raise Refused(f"Resize of batch or channels is not supported: {list(shape)} to {sizes}")
     mode = _text(site, "mode", "nearest")
     if mode not in ("nearest", "linear"):
         raise Refused(f"Resize with mode={mode} is not supported")
     x = image(site)
-    places = [target[axis] for axis in range(2, len(shape))]
-    steps = [scales[axis] for axis in range(2, len(shape))]
-    rows, columns = places if len(places) == 2 else [1, *places]
-    down, across = steps if len(steps) == 2 else [1.0, *steps]
-    op = Resize2d(mode, (rows, columns), (down, across), coordinates, rounding)
+    (rows, down), (columns, across) = ((1, 1.0), found[2]) if len(shape) == 3 else (found[2], found[3])
+    kind: Literal["nearest", "linear"] = "nearest" if mode == "nearest" else "linear"
+    op = Resize2d(kind, (rows, columns), (down, across), coordinates, rounding)
     return channels_first(b, b.add(op, x), len(shape))

@@ -1,8 +1,8 @@
 """ConvTranspose as a convolution: what an output pixel gets depends on where it is between two input pixels.
 
-Output pixel q * stride + r gets tap i = r + stride * m of the filters from input pixel q - m. So a convolution of stride 1
-with `stride` times as many filters along each axis makes all pixels q * stride + r at once, as channels; they are moved to
-their places, and what is beyond the edges is cut off.
+Output pixel q * stride + r gets tap i = r + stride * m of the filters from input pixel q - m. So a convolution of
+stride 1 with `stride` times as many filters along each axis makes all pixels q * stride + r at once, as channels; they
+are moved to their places, and what is beyond the edges is cut off.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def conv_transpose(site: Site) -> Value:
     rank, group = len(site.need(0).shape), int(site.attribute("group", 1))
     if len(w.shape) != rank or not is_constant(w) or w.data is None:
         raise Refused(f"ConvTranspose needs constant filters with {rank} dims, not {w.type}")
-    places, strides, dilations = site.need(0).shape[2:], *_steps(site, rank - 2)
+    places = site.need(0).shape[2:]
+    strides, dilations = _steps(site, rank - 2)
     filters = _spread(w.data, dilations)
     begins, sizes = _cut(site, places, filters.shape[2:], strides)
     if rank == 3:
@@ -58,7 +59,8 @@ def _spread(filters: Array, dilations: Sequence[int]) -> Array:
     """Filters with zeros between their taps."""
     shape = [(extent - 1) * step + 1 for extent, step in zip(filters.shape[2:], dilations, strict=True)]
     spread = np.zeros((*filters.shape[:2], *shape), filters.dtype)
-    spread[(slice(None), slice(None), *(slice(None, None, step) for step in dilations))] = filters
+    places = tuple(slice(None, None, step) for step in (1, 1, *dilations))
+    spread[places] = filters
     return spread
 
 
@@ -75,19 +77,21 @@ def _cut(
         pads = numbers(site, "pads", (0,) * (2 * count)) if kind == "NOTSET" else [0] * (2 * count)
         if min(pads, default=0) < 0:
             raise Refused(f"pads of {pads} are not supported")
-        reach = [
-            settle((place - 1) * s + k + a) for place, s, k, a in zip(places, strides, kernel, added, strict=True)
-        ]
+        reach = [settle((place - 1) * s + k + a) for place, s, k, a in zip(places, strides, kernel, added, strict=True)]
         return pads[:count], [settle(reach[a] - pads[a] - pads[a + count]) for a in range(count)]
     if not all(map(is_static, places)):
         raise Refused("ConvTranspose to a given size needs images of known size")
-    sizes = [int(n) for n in wanted][-count:] if wanted is not None else [p * s for p, s in zip(places, strides, strict=True)]
+    sizes = (
+        [int(n) for n in wanted][-count:]
+        if wanted is not None
+        else [p * s for p, s in zip(places, strides, strict=True)]
+    )
     total = [max((places[a] - 1) * strides[a] + kernel[a] + added[a] - sizes[a], 0) for a in range(count)]
     return [t // 2 if kind == "SAME_UPPER" else t - t // 2 for t in total], list(sizes)
 
 
 def _phases(filters: Array, strides: Sequence[int], taps: Sequence[int], group: int) -> Array:
-    """[group, phase rows, phase columns, filters, taps rows, taps columns, channels] of w[C, O/group, rows, columns]."""
+    """[group, phases down, across, filters, taps down, across, channels] of w[C, O/group, rows, columns]."""
     channels, outer, *kernel = filters.shape
     inner = channels // group
     split = filters.reshape(group, inner, outer, *kernel)
@@ -106,7 +110,8 @@ def _more(size: Dim, taps: int, stride: int, end: Dim) -> int:
     missing = settle(end - (size + taps - 1) * stride)
     if not is_static(missing):
         raise Refused(f"the size {end} of a ConvTranspose is not that of its input by the stride")
-    return max(0, -(-missing // stride))
+    pixels: int = -(-missing // stride)
+    return max(0, pixels)
 
 
 def _placed(b: Builder, made: Value, strides: Sequence[int], group: int) -> Value:

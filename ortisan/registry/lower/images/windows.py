@@ -92,7 +92,8 @@ def _same(site: Site, place: Dim, span: int, stride: int) -> int:
         return span - 1
     if not is_static(place):
         raise Refused(f"auto_pad of {site.op_type} with strides depends on the dynamic dim {place}; write the pads out")
-    return max((-(-place // stride) - 1) * stride + span - place, 0)
+    missing: int = (-(-place // stride) - 1) * stride + span - place
+    return max(missing, 0)
 
 
 @lowers("Conv", attributes=["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"])

@@ -90,8 +90,8 @@ struct ConvTiles {
       const int64_t from = max_of(k0, i * run), to = min_of(k1, (i + 1) * run);
       if (whole) {
         const int64_t bytes = share * (to - from) / (k1 - k0);
-        add_shape_of(end - begin, panels, to - from, row + s.input_column(begin, 0) * s.C + (from - i * run), b + from * NR,
-                     panel_stride, sums, Next::spread(next, bytes, to - from));
+        add_shape_of(end - begin, panels, to - from, row + s.input_column(begin, 0) * s.C + (from - i * run),
+                     b + from * NR, panel_stride, sums, Next::spread(next, bytes, to - from));
         next += bytes;
         continue;
       }
@@ -230,7 +230,7 @@ void conv2d(Context& c, const ConvCall<T>& call) {
         detail::conv_gathered(call, own, group, begin, end, first, last);
       } else {
         const detail::Band band = detail::Band::of(tasks.bands, piece);
-        detail::ConvTiles<T>{s,    call.blocking,    call.output, call.x,  band, group * channels,
+        detail::ConvTiles<T>{s,        call.blocking,   call.output, call.x, band, group * channels,
                              channels, group * filters, filters,     own}
             .run(first, last);
       }

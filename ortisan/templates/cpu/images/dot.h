@@ -57,7 +57,8 @@ void dot_pixels_of(Context& c, const ConvCall<T>& call) {
       const int64_t from = block * dot_pixels, count = min_of(dot_pixels, pixels - from);
       for (int64_t p = 0; p < count; ++p) {
         const int64_t at = from + p;
-        dot_pixel<T, O>(s, at / s.columns / s.rows, at / s.columns % s.rows, at % s.columns, call.x, call.w, sums + p * O);
+        dot_pixel<T, O>(s, at / s.columns / s.rows, at / s.columns % s.rows, at % s.columns, call.x, call.w,
+                        sums + p * O);
       }
       call.output.epilogue(from, count, 0, sums, O, O);
     }

@@ -35,7 +35,8 @@ struct Total {
 template <class T>
 void max_pool2d(Context& c, const ConvShape& s, const T* x, T* y) {
   detail::for_windows<detail::Largest<T>, T>(
-      c, s, x, x, [&](int64_t pixel, int64_t count, int64_t channel, const T* largest, int64_t channels, int64_t, int64_t) {
+      c, s, x, x,
+      [&](int64_t pixel, int64_t count, int64_t channel, const T* largest, int64_t channels, int64_t, int64_t) {
         for (int64_t i = 0; i < count; ++i) {
           T* out = y + (pixel + i) * s.C + channel;
           for (int64_t j = 0; j < channels; ++j) out[j] = largest[i * channels + j];
@@ -56,7 +57,8 @@ void mean_pool2d(Context& c, const ConvShape& s, int64_t bottom, int64_t right, 
   right = counts_padding ? right : 0;
   detail::for_windows<detail::Total<T>, T>(
       c, s, x, x,
-      [&](int64_t pixel, int64_t count, int64_t channel, const T* totals, int64_t channels, int64_t row, int64_t column) {
+      [&](int64_t pixel, int64_t count, int64_t channel, const T* totals, int64_t channels, int64_t row,
+          int64_t column) {
         const int64_t rows = met(s.input_row(row, 0), s.dilation_y, s.kernel_rows, before, s.H + bottom);
         for (int64_t i = 0; i < count; ++i) {
           const int64_t columns =

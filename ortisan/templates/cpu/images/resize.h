@@ -67,8 +67,8 @@ void for_resized(Context& c, const ResizeShape& s, const F& f) {
 }  // namespace detail
 
 template <class T>
-void resize2d_nearest(Context& c, const ResizeShape& s, detail::Coordinate coordinate, float (*rounding)(float), const T* x,
-                      T* y) {
+void resize2d_nearest(Context& c, const ResizeShape& s, detail::Coordinate coordinate, float (*rounding)(float),
+                      const T* x, T* y) {
   const auto nearest = [=](int64_t at, float scale, int64_t have, int64_t want) {
     const float place = rounding(detail::place_of(coordinate, at, scale, have, want));
     const float last = static_cast<float>(have - 1);
@@ -76,7 +76,8 @@ void resize2d_nearest(Context& c, const ResizeShape& s, detail::Coordinate coord
   };
   detail::for_resized(c, s, [&](const detail::Band& band) {
     int64_t columns[detail::resize_columns];
-    for (int64_t j = band.left; j < band.right; ++j) columns[j - band.left] = nearest(j, s.scale_x, s.W, s.columns) * s.C;
+    for (int64_t j = band.left; j < band.right; ++j)
+      columns[j - band.left] = nearest(j, s.scale_x, s.W, s.columns) * s.C;
     for (int64_t i = band.top; i < band.bottom; ++i) {
       const T* from = x + (band.image * s.H + nearest(i, s.scale_y, s.H, s.rows)) * s.W * s.C;
       T* to = y + ((band.image * s.rows + i) * s.columns + band.left) * s.C;

@@ -70,7 +70,8 @@ ORTISAN_INLINE inline void fold_window(const ConvShape& s, const Window& window,
 
 // The same for `channels` >= L channels.
 template <class Fold, class T, int64_t L, int64_t P>
-[[gnu::noinline]] void fold_pixels(const ConvShape& s, const Window& window, int64_t channels, const T* x, const T* w, T* out) {
+[[gnu::noinline]] void fold_pixels(const ConvShape& s, const Window& window, int64_t channels, const T* x, const T* w,
+                                   T* out) {
   constexpr int64_t V = P > 4 ? 1 : P > 2 ? 2 : 4;
   int64_t c = 0;
   for (; c + V * L <= channels; c += V * L) fold_window<Fold, T, L, P, V>(s, window, x + c, w + c, out + c, channels);
@@ -84,13 +85,15 @@ template <class Fold, class T, int64_t L, int64_t P>
 }
 
 template <class Fold, class T, int64_t L, int64_t P = window_pixels>
-void fold_some_pixels(int64_t pixels, const ConvShape& s, const Window& window, int64_t channels, const T* x, const T* w, T* out) {
+void fold_some_pixels(int64_t pixels, const ConvShape& s, const Window& window, int64_t channels, const T* x,
+                      const T* w, T* out) {
   if (pixels == P) return fold_pixels<Fold, T, L, P>(s, window, channels, x, w, out);
   if constexpr (P > 1) fold_some_pixels<Fold, T, L, P - 1>(pixels, s, window, channels, x, w, out);
 }
 
 template <class Fold, class T>
-void fold_channels(int64_t pixels, const ConvShape& s, const Window& window, int64_t channels, const T* x, const T* w, T* out) {
+void fold_channels(int64_t pixels, const ConvShape& s, const Window& window, int64_t channels, const T* x, const T* w,
+                   T* out) {
   constexpr int64_t lanes = vector_bytes / int64_t(sizeof(T));
   if (channels >= lanes) return fold_some_pixels<Fold, T, lanes>(pixels, s, window, channels, x, w, out);
   if constexpr (lanes > 4) {
@@ -124,7 +127,8 @@ void for_windows(Context& c, const ConvShape& s, const T* x, const T* w, const U
         use((band.image * s.rows + y) * s.columns + begin, count, from, results, channels, y, begin);
       }
     };
-    const int64_t left = min_of(max_of(band.left, whole_from), band.right), right = max_of(left, min_of(band.right, whole_to));
+    const int64_t left = min_of(max_of(band.left, whole_from), band.right),
+                  right = max_of(left, min_of(band.right, whole_to));
     const int64_t tiles = ceil_quotient(right - left, window_pixels);
     for (int64_t y = band.top; y < band.bottom; ++y) {
       for (int64_t column = band.left; column < left; ++column) run(y, column, 1);

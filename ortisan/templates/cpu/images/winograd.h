@@ -56,8 +56,8 @@ struct WinogradTiles {
 };
 
 // Transforms a tile: from[i][j] is a vector of channels where step[i][j] is 1, and zeros where it is 0.
-inline void winograd_transform(int64_t channels, const float* const (&from)[6][6], const int64_t (&step)[6][6], float* to,
-                               int64_t term) {
+inline void winograd_transform(int64_t channels, const float* const (&from)[6][6], const int64_t (&step)[6][6],
+                               float* to, int64_t term) {
   using V = lanes_t<float>;
   for (int64_t c = 0; c < channels; c += lane_count<float>) {
     V half[6][6];
@@ -97,8 +97,8 @@ inline void winograd_read(const ConvShape& s, const WinogradTiles& tiles, int64_
 }
 
 // Writes 4 x 4 pixels for `width` filters from the terms m[t * term + ...].
-inline void winograd_write(const ConvCall<float>& call, const WinogradTiles& tiles, int64_t tile, const float* m, int64_t term,
-                           int64_t width, int64_t col) {
+inline void winograd_write(const ConvCall<float>& call, const WinogradTiles& tiles, int64_t tile, const float* m,
+                           int64_t term, int64_t width, int64_t col) {
   using V = lanes_t<float>;
   const ConvShape& s = call.shape;
   float y[16 * panel_width<float> * tile_panels<float>];
@@ -130,8 +130,8 @@ inline void winograd_write(const ConvCall<float>& call, const WinogradTiles& til
 }
 
 // Panels [first, last) for the tiles of a band, whose terms are at v.
-inline void winograd_band_of(const ConvCall<float>& call, const WinogradTiles& tiles, int64_t begin, int64_t end, const float* v,
-                             int64_t first, int64_t last) {
+inline void winograd_band_of(const ConvCall<float>& call, const WinogradTiles& tiles, int64_t begin, int64_t end,
+                             const float* v, int64_t first, int64_t last) {
   constexpr int64_t NR = panel_width<float>, most = tile_panels<float>;
   const ConvShape& s = call.shape;
   float sums[winograd_terms * winograd_band * NR * most];
@@ -141,8 +141,10 @@ inline void winograd_band_of(const ConvCall<float>& call, const WinogradTiles& t
     const int64_t parts = ceil_quotient(rows, rows_over<float>(panels));
     for (int64_t t = 0; t < winograd_terms; ++t) {
       const float* b = call.w + t * per_term + p * s.C * NR;
-      const char* next = reinterpret_cast<const char*>(t + 1 < winograd_terms ? b + per_term : call.w + (p + panels) * s.C * NR);
-      const bool fetches = tile_of<float>::prefetches && call.blocking.prefetch && (t + 1 < winograd_terms || p + panels < last);
+      const char* next =
+          reinterpret_cast<const char*>(t + 1 < winograd_terms ? b + per_term : call.w + (p + panels) * s.C * NR);
+      const bool fetches =
+          tile_of<float>::prefetches && call.blocking.prefetch && (t + 1 < winograd_terms || p + panels < last);
       const int64_t share = fetches ? s.C * NR * int64_t(sizeof(float)) / parts : 0;
       for (int64_t i = 0; i < parts; ++i) {
         const int64_t r = i * rows / parts, height = (i + 1) * rows / parts - r;
