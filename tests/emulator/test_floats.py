@@ -128,6 +128,15 @@ def test_comparisons_with_nan(device: Device, kind: str) -> None:
     same(apply(device, text.format("nan"), "u4", a, b), unordered.astype("u4"))
 
 
+def test_comparisons_that_give_numbers(device: Device) -> None:
+    a, b = floats("f2", seed=1), floats("f2", seed=2)
+    same(apply(device, "set.eq.f16.f16 $d, $a, $b;", "f2", a, b), (a == b).astype("f2"))
+    same(apply(device, "set.ltu.u16.f16 $d, $a, $b;", "u2", a, b), np.where(a >= b, 0, 0xFFFF).astype("u2"))
+    c, d = floats("f4", seed=1), floats("f4", seed=2)
+    same(apply(device, "set.gt.f32.f32 $d, $a, $b;", "f4", c, d), (c > d).astype("f4"))
+    same(apply(device, "set.le.u32.f32 $d, $a, $b;", "u4", c, d), np.where(c <= d, 0xFFFFFFFF, 0).astype("u4"))
+
+
 def test_kinds_of_numbers(device: Device) -> None:
     a = floats(seed=1)
     subnormal = (a != 0) & (np.abs(a) < np.finfo("f4").tiny)

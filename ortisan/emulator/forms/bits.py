@@ -8,7 +8,12 @@ from ortisan.emulator.syntax import BITS, Number, Operand, Special, Vector
 _B = ("b16", "b32", "b64")
 _WIDE = ("u32", "u64", "s32", "s64")
 _JOIN = {"and": FIRST, "or": FIRST << 1, "xor": FIRST << 2}
-_NOT_C, _FLOAT_RESULT = FIRST << 3, FIRST << 4
+_NOT_C = FIRST << 3
+_YES = {
+    "u32": 0xFFFFFFFF, "s32": 0xFFFFFFFF, "f32": 0x3F800000,
+    "u16": 0xFFFF, "s16": 0xFFFF, "f16": 0x3C00, "bf16": 0x3F80,
+}  # fmt: skip
+"""Type of a result of `set` -> what stands for true."""
 _UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 _COMPARE = ("eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan")
 
@@ -108,9 +113,11 @@ def _compare(f: Form) -> Emitted:
     if f.base == "setp":
         first, second = f.pair(to)
         return Emitted(handler, (f.result(first, 1), f.result(second, 1)), sources, flags)
-    if f.need("u32", "s32", "f32") == "f32":
-        flags |= _FLOAT_RESULT
-    return Emitted(handler, (f.result(to, 32),), (None, *sources), flags)
+    result = f.need(*_YES)
+    if BITS[result] == 16 and kind not in ("f16", "bf16"):
+        raise f.error(f"results of type {result} are only known for f16 and bf16")
+    handler = handler.replace("set.", "set16.") if BITS[result] == 16 else handler
+    return Emitted(handler, (f.result(to, BITS[result]),), (None, *sources), flags, _YES[result])
 
 
 @form("slct")

@@ -6,13 +6,7 @@ namespace ortisan::emulator {
 
 namespace {
 
-enum : uint32_t {
-  kAnd = kFirstFlag,
-  kOr = kFirstFlag << 1,
-  kXor = kFirstFlag << 2,
-  kNotC = kFirstFlag << 3,
-  kFloatResult = kFirstFlag << 4
-};
+enum : uint32_t { kAnd = kFirstFlag, kOr = kFirstFlag << 1, kXor = kFirstFlag << 2, kNotC = kFirstFlag << 3 };
 
 enum Compare { kEq, kNe, kLt, kLe, kGt, kGe, kEqu, kNeu, kLtu, kLeu, kGtu, kGeu, kNum, kNanTest };
 
@@ -86,18 +80,27 @@ void set_predicate(Warp& w, const Instr& i) {
   if (i.op[1] != kNone) set_bits(w, i.op[1], join(~bits));
 }
 
-template <class R, int kCompare>
-void set_number(Warp& w, const Instr& i) {
+template <class D, class R, int kCompare>
+void set_to(Warp& w, const Instr& i) {
   using S = typename R::Stored;
   uint32_t bits = bits_of<R, kCompare>(w.at<S>(i.op[2]), w.at<S>(i.op[3]), i.flags);
   if (i.op[4] != kNone) {
     const uint32_t with = get_bits(w, i.op[4]) ^ ((i.flags & kNotC) != 0 ? kAll : 0);
     bits = (i.flags & kOr) != 0 ? bits | with : (i.flags & kXor) != 0 ? bits ^ with : bits & with;
   }
-  const uint32_t yes = (i.flags & kFloatResult) != 0 ? 0x3f800000 : kAll;
-  Result<uint32_t> d(w, i.op[0]);
+  const D yes = static_cast<D>(i.immediate);
+  Result<D> d(w, i.op[0]);
   for (int l = 0; l < kLanes; ++l) d.to[l] = bits >> l & 1 ? yes : 0;
   d.finish(w);
+}
+
+template <class R, int kCompare>
+void set_number(Warp& w, const Instr& i) {
+  set_to<uint32_t, R, kCompare>(w, i);
+}
+template <class R, int kCompare>
+void set_half(Warp& w, const Instr& i) {
+  set_to<uint16_t, R, kCompare>(w, i);
 }
 
 // slct: a where c >= 0, else b.
@@ -132,6 +135,8 @@ void select_by_sign(Warp& w, const Instr& i) {
 const Entry kCompare[] = {
     ALL("setp", set_predicate),
     ALL("set", set_number),
+    FLOATING("set16", "f16", Half, set_half),
+    FLOATING("set16", "bf16", Bfloat, set_half),
     {"slct.b32.s32", select_by_sign<uint32_t, int32_t>},
     {"slct.b32.f32", select_by_sign<uint32_t, float>},
     {"slct.b64.s32", select_by_sign<uint64_t, int32_t>},
