@@ -101,3 +101,5 @@ const Entry kApproximate[] = {
 };
 
 }  // namespace ortisan::emulator
+
+#undef HALVES

@@ -115,3 +115,7 @@ const Entry kAtomic[] = {
 };
 
 }  // namespace ortisan::emulator
+
+#undef UPDATE
+#undef BITS
+#undef ORDERED

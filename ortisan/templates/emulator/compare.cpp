@@ -145,3 +145,8 @@ const Entry kCompare[] = {
 };
 
 }  // namespace ortisan::emulator
+
+#undef INTEGER
+#undef INTEGERS
+#undef FLOATING
+#undef ALL

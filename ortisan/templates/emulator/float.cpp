@@ -122,3 +122,6 @@ const Entry kFloat[] = {
 };
 
 }  // namespace ortisan::emulator
+
+#undef BOTH
+#undef SIGNS

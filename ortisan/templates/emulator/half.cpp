@@ -133,3 +133,7 @@ const Entry kHalf[] = {
 };
 
 }  // namespace ortisan::emulator
+
+#undef FOUR
+#undef EXTREMES
+#undef SIGNS

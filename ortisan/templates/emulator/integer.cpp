@@ -136,3 +136,5 @@ const Entry kInteger[] = {
 };
 
 }  // namespace ortisan::emulator
+
+#include "end_elements.h"

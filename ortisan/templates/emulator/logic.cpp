@@ -141,3 +141,5 @@ const Entry kLogic[] = {
 };
 
 }  // namespace ortisan::emulator
+
+#include "end_elements.h"

@@ -202,3 +202,5 @@ const Entry kMatrix[] = {
 };
 
 }  // namespace ortisan::emulator
+
+#undef SHUFFLE

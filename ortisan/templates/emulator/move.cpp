@@ -91,3 +91,5 @@ const Entry kMove[] = {
 };
 
 }  // namespace ortisan::emulator
+
+#include "end_elements.h"

@@ -54,3 +54,5 @@ const Entry kRounded[] = {
 };
 
 }  // namespace ortisan::emulator
+
+#undef BOTH
