@@ -67,8 +67,7 @@ def test_the_models_compile_to_what_onnx_runtime_computes(name: str, tmp_path: P
     assert not compiled.left_out
     feeds = workload.feeds()
     assert check_outputs(compiled.run(feeds), stock(save(workload, tmp_path), feeds))[1] == ""
-    on_cpus = ortisan.compile(workload.make())
-    assert {left.op_type for left in on_cpus.left_out} == ({"Conv"} if name == "vit" else set())
+    assert not ortisan.compile(workload.make()).left_out
 
 
 def test_vit_outputs_are_of_order_1(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def show_artifact(artifact: Artifact) -> None:
         show_benches(list(relabelled(artifact.benches, manifest["options"]["dims"])))
     if manifest.get("narrow"):
         say(f"{manifest['narrow']}.")
-    for name, bound in manifest["options"]["dims"].items():
+    for name, bound in manifest.get("options", {}).get("dims", {}).items():
         if bound == "free":
             say(f"Inputs may differ in '{name}', a name that several of their dims have (--dim {name}=free).")
     for warning in manifest.get("warnings", ()):
