@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import threading
@@ -50,6 +51,11 @@ def _attribute(_: Any, __: str, value: Any, ___: Any) -> Any:
     return value
 
 
+def _copy(value: Any) -> Any:
+    """Lists and dicts are the twin's own, above all its parameters, buffers and modules."""
+    return value.copy() if type(value) in (list, dict, collections.OrderedDict) else value
+
+
 def twin(module: nn.Module) -> nn.Module:
     """The same modules over the same tensors. What an export assigns to them does not reach the originals."""
     parts = list(module.modules())
@@ -57,9 +63,7 @@ def twin(module: nn.Module) -> nn.Module:
         return module
     twins = {id(part): object.__new__(type(part)) for part in parts}
     for part in parts:
-        table = dict(part.__dict__)
-        for name in ("_parameters", "_buffers", "_modules"):
-            table[name] = type(table[name])(table[name])
+        table = {name: _copy(value) for name, value in part.__dict__.items()}
         table["_modules"].update({name: twins.get(id(child), child) for name, child in table["_modules"].items()})
         redirected: Any = table.get("forward")
         if hasattr(redirected, "original_forward"):
