@@ -74,7 +74,7 @@ def contents_of(container: Any) -> Any:
 class CacheMake:
     """Makes a cache of its layers' contents."""
 
-    kind: type
+    kind: Any
     rest: Mapping[str, Any]
 
     def __call__(self, contents: Any) -> Any:
