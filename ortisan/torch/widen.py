@@ -15,7 +15,7 @@ import onnx_ir as ir
 _NOT_NARROW = frozenset(
     """
     Conv ConvTranspose MaxPool AveragePool GlobalAveragePool GlobalMaxPool LpPool Resize GridSample TopK CumSum
-    LSTM GRU RNN ScatterND ScatterElements GatherND NonZero Einsum Range
+    BatchNormalization InstanceNormalization LRN LSTM GRU RNN ScatterND ScatterElements GatherND NonZero Einsum Range
     """.split()  # noqa: SIM905  # a table reads better without quotes
 )
 """What Ortisan leaves to ONNX Runtime, which has no bfloat16 for it on a CPU."""
