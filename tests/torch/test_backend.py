@@ -212,8 +212,9 @@ def test_training_has_the_losses_of_eager(graphs: list[Any]) -> None:
     for have, want in zip(own, weights, strict=True):
         close(have, want, 2e-3)
     assert losses[-1] < losses[0] / 2
-    assert [graph.title.split(" ", 2)[2] for graph in graphs] == ["(forward)", "(backward)"]
-    assert all(graph.artifact and graph.artifact.ops for graph in graphs)
+    built = [graph for graph in graphs if graph.artifact]
+    assert [graph.title.split(" ", 2)[2] for graph in built] == ["(forward)", "(backward)"]
+    assert all(graph.artifact.ops for graph in built)
 
 
 def test_importing_touches_no_setting_of_dynamo() -> None:

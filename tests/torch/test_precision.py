@@ -88,12 +88,21 @@ def test_grouped_heads(causal: bool) -> None:
     def attend(q: Any, k: Any, v: Any) -> Any:
         return F.scaled_dot_product_attention(q, k, v, enable_gqa=True, is_causal=causal)
 
-    fast = torch.compile(attend, backend=front.backend, dynamic=True)
+    fast = torch.compile(attend, backend=front.backend)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("error", WentEager)
         for length in (5, 8):
             q, k, v = (torch.randn(2, heads, length, 8) for heads in (4, 2, 2))
+            for each in (q, k, v):
+                torch._dynamo.mark_dynamic(each, 2)
             close(fast(q, k, v), attend(q, k, v))
+
+
+def test_dynamic_numbers_of_heads_run_eager_with_a_reason() -> None:
+    fast = torch.compile(F.scaled_dot_product_attention, backend=front.backend, dynamic=True)
+    q, k, v = (torch.randn(2, heads, 5, 8) for heads in (4, 2, 2))
+    with torch.no_grad(), pytest.warns(WentEager, match="numbers of heads are dynamic and differ"):
+        close(fast(q, k, v, enable_gqa=True), F.scaled_dot_product_attention(q, k, v, enable_gqa=True))
 
 
 def test_distances() -> None:

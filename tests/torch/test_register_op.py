@@ -27,7 +27,7 @@ ROUTES = ("cpp", "python")
 
 
 def artifact_of(model: nn.Module, *args: Any, **options: Any) -> Any:
-    wrapped = front.compile(model.eval(), **options)
+    wrapped = front.compile(model.eval(), freeze=True, **options)
     with torch.no_grad():
         wrapped(*args)
     return wrapped.entries()[0].artifact

@@ -91,7 +91,8 @@ def hook(part: Any) -> None:
 
 
 def normalize(part: Any) -> None:
-    parametrizations.weight_norm(part.linear)
+    if not parametrize.is_parametrized(part.linear):
+        parametrizations.weight_norm(part.linear)
     part.linear.parametrizations.weight.original0.data.mul_(2)
 
 
@@ -167,6 +168,8 @@ def road(request: pytest.FixtureRequest) -> Any:
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_counts(name: str, road: Any) -> None:
+    if name == "hook" and road is not front.compile:
+        pytest.skip("dynamo guards no hooks, whatever the backend (skip_nnmodule_hook_guards)")
     check(name, road)
 
 
