@@ -42,6 +42,16 @@ def test_an_example_of_the_torch_front_runs(name: str) -> None:
     check_example(name, *TORCH_COMMANDS[name])
 
 
+@pytest.mark.torch
+def test_a_model_without_a_tokenizer_has_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    transformers.GPT2Config().save_pretrained(tmp_path)
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    import hub
+
+    assert hub.tokenizer(str(tmp_path)).encode("the") == list(b"the")
+
+
 def check_example(name: str, arguments: list[str], expected: list[str]) -> None:
     run = subprocess.run(
         [sys.executable, EXAMPLES / name, *arguments], capture_output=True, text=True, timeout=600, check=False

@@ -15,6 +15,7 @@ if importlib.util.find_spec("torch") is None:
     raise ToolchainError("ortisan.torch needs PyTorch, which is not installed; pip install 'ortisan[torch]'")
 
 if TYPE_CHECKING:
+    from ortisan.torch.building import build
     from ortisan.torch.custom import map_op, unmap_op
     from ortisan.torch.dynamo import ortisan as backend
     from ortisan.torch.explaining import Explanation, explain
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "backend": ("dynamo", "ortisan"),
+    "build": ("building", "build"),
     "Call": ("intercepting", "Call"),
     "CacheInfo": ("module", "CacheInfo"),
     "Explanation": ("explaining", "Explanation"),
@@ -45,6 +47,7 @@ __all__ = [
     "OrtisanModule",
     "RegisteredOp",
     "backend",
+    "build",
     "compile",
     "explain",
     "intercept",

@@ -18,6 +18,10 @@ Dynamic: TypeAlias = "bool | Mapping[str, Mapping[int, str]]"
 
 def argument_names(module: nn.Module, args: Any, kwargs: Any) -> tuple[str, ...]:
     """Names each tensor by its argument and its place in it."""
+    return tuple(name for name, leaf in named_leaves(module, args, kwargs) if isinstance(leaf, torch.Tensor))
+
+
+def named_leaves(module: nn.Module, args: Any, kwargs: Any) -> list[tuple[str, Any]]:
     words: list[str] = []
     for parameter in inspect.signature(module.forward).parameters.values():
         if parameter.kind == parameter.VAR_POSITIONAL:
@@ -25,8 +29,26 @@ def argument_names(module: nn.Module, args: Any, kwargs: Any) -> tuple[str, ...]
         else:
             words.append(parameter.name)
     named = {words[index] if index < len(words) else f"arg{index}": value for index, value in enumerate(args)}
-    leaves = leaves_with_names((), {**named, **kwargs})
-    return tuple(name for name, leaf in leaves if isinstance(leaf, torch.Tensor))
+    return list(leaves_with_names((), {**named, **kwargs}))
+
+
+def check_dynamic(dynamic: Any) -> Dynamic:
+    """Refuses what is neither a bool nor dims by argument; torch's own `Dim` stands for its name."""
+    if isinstance(dynamic, bool):
+        return dynamic
+    expected = "dynamic must be True, False, or a mapping such as {'x': {0: 'batch'}}"
+    if not isinstance(dynamic, Mapping):
+        raise OptionError(f"{expected}, not {dynamic!r}")
+    checked: dict[str, dict[int, str]] = {}
+    for name, axes in dynamic.items():
+        if not isinstance(name, str) or not isinstance(axes, Mapping):
+            raise OptionError(f"{expected}, and '{name}' has {axes!r}")
+        words: dict[Any, Any] = {axis: getattr(word, "__name__", word) for axis, word in axes.items()}
+        for axis, word in words.items():
+            if isinstance(axis, bool) or not isinstance(axis, int) or not isinstance(word, str) or not word:
+                raise OptionError(f"{expected}, and '{name}' has {axis!r}: {word!r}")
+        checked[name] = words
+    return checked
 
 
 def symbolic_axes(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
+import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,12 +18,14 @@ from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import OutputKind
 
 from ortisan.errors import UnsupportedError
-from ortisan.torch.axes import Dynamic, argument_names, symbolic_axes
+from ortisan.torch.axes import Dynamic, argument_names, named_leaves, symbolic_axes
+from ortisan.torch.caches import contents_of
 from ortisan.torch.export import as_ir, name_inputs, quiet_exporter, to_onnx
 from ortisan.torch.graph import check_graph
 from ortisan.torch.options import FrontOptions
 from ortisan.torch.reasons import reason_of
-from ortisan.torch.tree import flatten, unflatten
+from ortisan.torch.tracing import alone, twin
+from ortisan.torch.tree import Flattener, flatten, same_structure, unflatten
 
 _LEGACY_OPSET = 17
 
@@ -48,6 +50,9 @@ class Captured:
     dims: tuple[tuple[int | str, ...], ...]
     """Of each tensor: numbers, or symbols that have one value per call."""
     results: Any
+    """The structure of the result, and of what the containers among the arguments hold afterwards, if they change."""
+    changed: tuple[int, ...]
+    """Those containers."""
     aliases: Mapping[int, int]
     """Results that are arguments: index of the result -> index of the tensor."""
     guards: tuple[Any, ...]
@@ -85,6 +90,7 @@ class _Found:
     """Holds the results of the last run: torch.export restores a module's lists and dicts, but not this."""
 
     results: Any = None
+    changed: tuple[int, ...] = ()
     aliases: Mapping[int, int] | None = None
 
 
@@ -99,22 +105,41 @@ class _Flat(nn.Module):
         self._tree = tree
 
     def forward(self, *tensors: torch.Tensor) -> tuple[Any, ...]:
-        args, kwargs = unflatten(self._tree, tensors)
-        flat, results = flatten(self.inner(*args, **kwargs))
+        containers: list[Any] = []
+        args, kwargs = unflatten(self._tree, tensors, made=containers)
+        known = {id(container): index for index, container in enumerate(containers)}
+        before = [_inside(container, known) for container in containers]
+        walk = Flattener(known, results=True)
+        results = walk.flatten(self.inner(*args, **kwargs))
+        changed = [index for index, each in enumerate(containers) if _differs(before[index], _inside(each, known))]
+        contents = [walk.flatten(contents_of(containers[index])) for index in changed]
+        flat = walk.tensors
         places = {id(tensor): index for index, tensor in enumerate(tensors)}
         aliases = {index: places[id(value)] for index, value in enumerate(flat) if id(value) in places}
-        self.found.results, self.found.aliases = results, aliases
+        self.found.results, self.found.aliases = (results, *contents), aliases
+        self.found.changed = tuple(changed)
         return tuple(value for index, value in enumerate(flat) if index not in aliases)
+
+
+def _inside(container: Any, known: Mapping[int, int]) -> tuple[list[torch.Tensor], Any]:
+    walk = Flattener(known, results=True)
+    tree = walk.flatten(contents_of(container))
+    return walk.tensors, tree
+
+
+def _differs(a: tuple[list[torch.Tensor], Any], b: tuple[list[torch.Tensor], Any]) -> bool:
+    return len(a[0]) != len(b[0]) or any(map(operator.is_not, a[0], b[0])) or not same_structure(a[1], b[1])
 
 
 def capture(module: nn.Module, args: Any, kwargs: Any, dynamic: Dynamic, options: FrontOptions) -> Captured:
     """Exports a module for these arguments. Raises an `OrtisanError`; the module is left as it was."""
+    check_arguments(module, args, kwargs)
     tensors, tree = flatten((args, kwargs))
     names = argument_names(module, args, kwargs)
     axes = symbolic_axes(names, tensors, dynamic, options.dims)
     found = _Found()
-    flat = _Flat(module, tree, found)
-    with _unchanged(module), torch.no_grad():
+    flat = _Flat(twin(module), tree, found)
+    with alone(), torch.no_grad():
         if options.exporter == "dynamo":
             return _by_torch_export(flat, tensors, names, axes, options)
         axes = {name: {axis: word or f"{name}_{axis}" for axis, word in own.items()} for name, own in axes.items()}
@@ -129,7 +154,20 @@ def capture(module: nn.Module, args: Any, kwargs: Any, dynamic: Dynamic, options
         tuple(axes.get(name, {}).get(axis, size) for axis, size in enumerate(tensor.shape))
         for name, tensor in zip(names, tensors, strict=True)
     )
-    return Captured(model, names, dims, found.results, found.aliases or {}, (), {}, f"exported by {options.exporter}")
+    aliases, text = found.aliases or {}, f"exported by {options.exporter}"
+    return Captured(model, names, dims, found.results, found.changed, aliases, (), {}, text)
+
+
+def check_arguments(module: nn.Module, args: Any, kwargs: Any) -> None:
+    """Refuses objects that can't be taken apart, because tensors in them would become constants."""
+    for name, leaf in named_leaves(module, args, kwargs):
+        if isinstance(leaf, (torch.Tensor, nn.Module, type)) or callable(leaf):
+            continue
+        if any(isinstance(each, torch.Tensor) for each in getattr(leaf, "__dict__", {}).values()):
+            raise UnsupportedError(
+                f"argument '{name}' is a {type(leaf).__name__}, which can't be taken apart into tensors; pass tensors "
+                "or a dataclass, or register the class with torch.utils._pytree.register_pytree_node"
+            )
 
 
 def _by_torch_export(
@@ -164,7 +202,8 @@ def _by_torch_export(
     dims = tuple(tuple(renames.get(dim, dim) if isinstance(dim, str) else dim for dim in sizes) for sizes in dims)
     symbols = {renames.get(name, name): symbol for name, symbol in symbols.items()}
     found = flat.found
-    return Captured(model, names, dims, found.results, found.aliases or {}, guards, symbols, str(program.graph))
+    text = str(program.graph)
+    return Captured(model, names, dims, found.results, found.changed, found.aliases or {}, guards, symbols, text)
 
 
 def _check_program(program: ExportedProgram, module: nn.Module) -> None:
@@ -176,7 +215,8 @@ def _check_program(program: ExportedProgram, module: nn.Module) -> None:
                 f"the forward of {kind} changes {what} in place, which the wrapper can't do; call .eval() if the "
                 "module is being trained, or use torch.compile(module, backend='ortisan')"
             )
-    check_graph(program.graph_module)
+    parts = [part for part in program.graph_module.modules() if isinstance(part, torch.fx.GraphModule)]
+    check_graph(*(part.graph for part in parts))
 
 
 def _symbols(values: Sequence[Any]) -> tuple[tuple[tuple[int | str, ...], ...], dict[str, Any], tuple[Any, ...]]:
@@ -231,19 +271,3 @@ def _by_the_older_one(request: Request, options: FrontOptions) -> ir.Model:
         except Exception as error:
             raise UnsupportedError(f"the older exporter can't export the module: {reason_of(error)}") from error
     return ir.from_proto(onnx.load_from_string(file.getvalue()))
-
-
-@contextmanager
-def _unchanged(module: nn.Module) -> Iterator[None]:
-    """Restores attributes that a forward assigned to the module or its submodules."""
-    tables = ("_parameters", "_buffers", "_modules")
-    saved = [(part, dict(part.__dict__), [dict(getattr(part, table)) for table in tables]) for part in module.modules()]
-    try:
-        yield
-    finally:
-        for part, attributes, contents in saved:
-            part.__dict__.clear()
-            part.__dict__.update(attributes)
-            for table, content in zip(tables, contents, strict=True):
-                getattr(part, table).clear()
-                getattr(part, table).update(content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,12 +15,15 @@ from torch import fx
 from ortisan.errors import OrtisanError
 from ortisan.runtime.artifact import Artifact
 from ortisan.torch.check import compare_with_eager
-from ortisan.torch.dump import Dump, dump_graph
-from ortisan.torch.export import to_onnx, transform, with_weights
+from ortisan.torch.contents import Contents
+from ortisan.torch.dump import Dump, dump_graph, dump_text
+from ortisan.torch.export import is_only_gathered, to_onnx, transform, with_weights
 from ortisan.torch.graph import Program, read_graph
 from ortisan.torch.intercepting import describe_call, show
+from ortisan.torch.islands import cut_around, ops_named
 from ortisan.torch.options import FrontOptions
-from ortisan.torch.reasons import refuse
+from ortisan.torch.places import place_of
+from ortisan.torch.reasons import reason_of, refuse
 from ortisan.torch.runner import Runner, open_runner
 from ortisan.torch.store import artifact_of
 
@@ -27,95 +31,160 @@ _REBUILDS = 2
 """A weight that changed this often becomes an input, which is slower but needs no rebuild."""
 
 
-def versions(tensors: Sequence[torch.Tensor]) -> list[tuple[int, int]]:
-    """A fingerprint of tensors: write counters and addresses. Inference tensors have no write counter."""
-    return [(0 if t.is_inference() else t._version, t.data_ptr()) for t in tensors]
+_DEEPEST = 4
+"""How often a graph is cut, each time around other ops."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Built:
-    """A session, which arguments are its weights and its inputs, and the fingerprint of the weights."""
+    """A session, which arguments are its weights and its inputs, and what the weights held."""
 
     artifact: Artifact
     runner: Runner
     weights: list[int]
     inputs: list[int]
-    versions: list[tuple[int, int]]
+    contents: Contents
+
+    def has_weights_of(self, args: Sequence[Any]) -> bool:
+        return not self.weights or self.contents.are_in([args[index] for index in self.weights])
 
 
 class CompiledGraph:
-    """A callable that takes a list of arguments and clears it, as AOTAutograd's do; returns the FX graph's results."""
+    """A callable that takes a list of arguments and clears it, as AOTAutograd's do; returns the FX graph's results.
+
+    With `late`, `export` has to be called before the first call.
+    """
 
     def __init__(
-        self, module: fx.GraphModule, options: FrontOptions, *, title: str, is_weight: Callable[[Any], bool]
+        self,
+        module: fx.GraphModule,
+        options: FrontOptions,
+        *,
+        title: str,
+        is_weight: Callable[[Any], bool],
+        late: bool = False,
+        depth: int = 0,
     ) -> None:
         self._boxed_call = True
+        self._depth = depth
         self.module, self.options, self.title = module, options, title
         self._is_weight = is_weight
         self._changes: dict[int, int] = {}
         self._built: _Built | None = None
         self._lock = threading.Lock()
+        self.calls = 0
+        self.islands: Callable[[Sequence[Any]], Any] | None = None
         self.program: Program | None = None
         self.model: ir.Model | None = None
+        if not late:
+            self.export()
+
+    def export(self) -> None:
         try:
-            self.program = read_graph(module)
-            self.model = transform(to_onnx(self.program.exported, options)[0], options)
+            self.program = read_graph(self.module)
+            self.model = transform(to_onnx(self.program.exported, self.options)[0], self.options)
         except OrtisanError as error:
             self.fall_back(error)
+            self._cut(reason_of(error))
+
+    def _cut(self, reason: str) -> None:
+        """Compiles what is around the ops that the reason names."""
+        ops = ops_named(self.module.graph, reason)
+        if not ops or self._depth >= _DEEPEST:
+            return
+
+        def compile_part(part: fx.GraphModule) -> CompiledGraph:
+            title = f"{self.title}, a part"
+            return CompiledGraph(part, self.options, title=title, is_weight=self._is_weight, depth=self._depth + 1)
+
+        with contextlib.suppress(RuntimeError, ValueError, KeyError, AttributeError):  # what torch can't split
+            self.islands = cut_around(self.module, ops, compile_part)
 
     def fall_back(self, error: OrtisanError) -> None:
         self.program = self.model = None
-        refuse(self.title, error, strict=self.options.strict)
+        if self.options.dump is not None:
+            dump_text(self.options.dump, self.title, str(self.module.graph), str(error))
+        nodes = self.module.graph.nodes
+        refuse(self.title, error, strict=self.options.strict, place=place_of(nodes, reason_of(error)))
 
     def __call__(self, args: list[Any]) -> Any:
+        self.calls += 1
         if self.options.intercept:
             show(describe_call(self.title, args, {}), self.options.intercept)
-        results = self._compute(args)
-        if self.program is not None and self.options.check == "eager":
-            compare_with_eager(self.title, results, self.module(*args))
+        if self.options.check == "eager":
+            results = self._checked(args)
+        else:
+            results = self._compute(args)
         args.clear()
+        return results
+
+    def _checked(self, args: list[Any]) -> Any:
+        before = torch.random.get_rng_state()
+        results = self._compute(args)
+        if self.program is not None:
+            after = torch.random.get_rng_state()
+            torch.random.set_rng_state(before)
+            compare_with_eager(self.title, results, self._eagerly(args))
+            torch.random.set_rng_state(after)
         return results
 
     @property
     def artifact(self) -> Artifact | None:
         return self._built.artifact if self._built is not None else None
 
+    def _eagerly(self, args: Sequence[Any]) -> Any:
+        if self.islands is not None:
+            return self.islands(args)
+        # Not by calling the module: a call can't be told apart while another thread exports.
+        return self.module.forward(*args)
+
     def _compute(self, args: list[Any]) -> Any:
-        program, built = self.program, self._built
-        if program is None:
-            return self.module(*args)
-        if built is None or versions([args[index] for index in built.weights]) != built.versions:
-            try:
-                with self._lock:
-                    built = self._built_for(args)
-            except OrtisanError as error:
-                self.fall_back(error)
-                return self.module(*args)
-        tensors = [args[index] for index in built.inputs]
+        built = self._built
+        if built is None or not built.has_weights_of(args):
+            built = self._renewed(args)
+        program = self.program
+        if built is None or program is None:
+            return self._eagerly(args)
+        given = [*args, *(draw(args) for draw in program.draws)] if program.draws else args
+        tensors = [given[index] for index in built.inputs]
         computed = built.runner([t if isinstance(t, torch.Tensor) else torch.tensor(t) for t in tensors])
+        if program.is_plain:
+            return tuple(computed)
         results: list[Any] = []
         for output in program.outputs:
             if output.kind == "tensor":
                 results.append(output.place(computed[output.index]))
             elif output.kind == "argument":
-                results.append(args[output.index])
+                results.append(given[output.index])
             elif output.kind == "int":
                 results.append(int(computed[output.index]))
             else:
                 results.append(output.value)
         return tuple(results)
 
+    def _renewed(self, args: Sequence[Any]) -> _Built | None:
+        """A session for these weights; None if there is none, or while another thread makes one."""
+        if self.program is None or not self._lock.acquire(blocking=False):
+            return None
+        try:
+            return self._built_for(args) if self.program is not None else None
+        except OrtisanError as error:
+            self.fall_back(error)
+            return None
+        finally:
+            self._lock.release()
+
     def _built_for(self, args: Sequence[Any]) -> _Built:
         """Builds a session for these weights; weights that change often become inputs."""
         old = self._built
         if old is not None:
-            now = versions([args[index] for index in old.weights])
-            if now == old.versions:
+            own = [args[index] for index in old.weights]
+            changed = old.contents.changed_in(own)
+            if not changed:
                 return old
-            for index, new, seen in zip(old.weights, now, old.versions, strict=True):
-                if new != seen:
-                    step = 1 if isinstance(args[index], torch.nn.Parameter) else _REBUILDS
-                    self._changes[index] = self._changes.get(index, 0) + step
+            for place in changed:
+                step = 1 if isinstance(own[place], torch.nn.Parameter) else _REBUILDS
+                self._changes[old.weights[place]] = self._changes.get(old.weights[place], 0) + step
         self._built = self._build(args)
         return self._built
 
@@ -127,14 +196,15 @@ class CompiledGraph:
         fixed = {
             position: args[index]
             for position, index in enumerate(taken)
-            if self._changes.get(index, 0) < _REBUILDS and self._is_weight(args[index])
+            if index < len(args) and self._changes.get(index, 0) < _REBUILDS and self._is_weight(args[index])
+            if not is_only_gathered(model.graph.inputs[position])
         }
         inputs = [index for position, index in enumerate(taken) if position not in fixed]
-        found = versions(list(fixed.values()))
+        contents = Contents(list(fixed.values()), freeze=self.options.freeze)
         ready = with_weights(model, fixed | dict(enumerate(program.constants, len(taken))))
         artifact, _ = artifact_of(ready, self.options)
         runner = open_runner(artifact)
         if self.options.dump is not None:
-            given = {name: args[index] for name, index in zip(runner.inputs, inputs, strict=True)}
+            given = {name: args[index] for name, index in zip(runner.inputs, inputs, strict=True) if index < len(args)}
             dump_graph(self.options.dump, self.title, Dump(ready, artifact, str(self.module.graph), given))
-        return _Built(artifact, runner, [taken[position] for position in fixed], inputs, found)
+        return _Built(artifact, runner, [taken[position] for position in fixed], inputs, contents)

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from ortisan.errors import OptionError
-from ortisan.torch.recurrent import TRANSLATIONS
 from ortisan.torch.snippet import translate_to_cpp
+from ortisan.torch.translations import all_translations
 
 _mapped: dict[Callable[..., Any], Callable[..., Any]] = {}
 
@@ -68,6 +68,6 @@ def find_op(op: str | Callable[..., Any]) -> Any:
     return op
 
 
-def translations() -> dict[Callable[..., Any], Callable[..., Any]] | None:
+def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
     """The translation table for torch.onnx: all mapped ops and our own."""
-    return {**TRANSLATIONS, **_mapped} or None
+    return {**all_translations(), **_mapped}

@@ -30,16 +30,34 @@ class Dump:
 
 def dump_graph(place: Path, title: str, dump: Dump) -> Path:
     """Writes exported.onnx, graph.txt, inputs.pt and artifact/: the converted model, its sources and the report."""
-    stem = re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")
     try:
-        folder = _new_folder(place, stem)
+        folder = _new_folder(place, _stem(title))
         save_with_external_data(dump.model.clone(), folder, "exported")
         (folder / "graph.txt").write_text(dump.text + "\n", encoding="utf-8")
         torch.save(dict(dump.inputs), folder / "inputs.pt")
         shutil.copytree(dump.artifact.folder, folder / "artifact")
     except OSError as error:
-        raise ArtifactError(f"the dump folder '{place}' can't be written: {error.strerror or error}") from error
+        raise _not_written(place, error) from error
     return folder
+
+
+def dump_text(place: Path, title: str, text: str, reason: str) -> Path:
+    """Writes graph.txt and reason.txt of a graph that runs eager."""
+    try:
+        folder = _new_folder(place, _stem(title))
+        (folder / "graph.txt").write_text(text + "\n", encoding="utf-8")
+        (folder / "reason.txt").write_text(reason + "\n", encoding="utf-8")
+    except OSError as error:
+        raise _not_written(place, error) from error
+    return folder
+
+
+def _stem(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")
+
+
+def _not_written(place: Path, error: OSError) -> ArtifactError:
+    return ArtifactError(f"the dump folder '{place}' can't be written: {error.strerror or error}")
 
 
 def _new_folder(place: Path, stem: str) -> Path:

@@ -7,14 +7,12 @@ they change at every step.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import fx
-from torch._decomp import get_decompositions
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import RestartAnalysis
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -22,20 +20,14 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from ortisan.errors import OptionError, OrtisanError
 from ortisan.torch.compiled import CompiledGraph
+from ortisan.torch.decompose import training_decompositions
+from ortisan.torch.deferred import Deferred, Graphs
 from ortisan.torch.graph import check_tensor
 from ortisan.torch.options import FrontOptions, front_options
-from ortisan.torch.reasons import refuse
+from ortisan.torch.reasons import for_dynamo, refuse
+from ortisan.torch.tracing import alone
 
 _count = itertools.count()
-_aten = torch.ops.aten
-# torch.onnx translates these, but not all of their outputs, so backward graphs would read wrong values.
-_TAKEN_APART = [
-    _aten.nll_loss_forward,
-    _aten.nll_loss2d_forward,
-    _aten.native_batch_norm,
-    _aten._native_batch_norm_legit_functional,
-    _aten.native_group_norm,
-]
 
 
 def ortisan(
@@ -46,10 +38,14 @@ def ortisan(
     options: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
     """The backend as torch.compile calls it. Graphs that can't be compiled run eager, with a warning that says why."""
-    chosen = front_options(options, mode)
-    if chosen.exporter != "dynamo":
-        raise OptionError("under torch.compile the exporter is dynamo; ortisan.torch.compile takes others")
-    return compile_graph(module, example_inputs, chosen)
+    try:
+        chosen = front_options(options, mode)
+        if chosen.exporter != "dynamo":
+            raise OptionError("under torch.compile the exporter is dynamo; ortisan.torch.compile takes others")
+        with alone():
+            return compile_graph(module, example_inputs, chosen)
+    except OrtisanError as error:
+        raise for_dynamo(error) from error.__cause__
 
 
 def compile_graph(
@@ -61,11 +57,17 @@ def compile_graph(
     title = f"graph {next(_count)}"
     weights = _static_tensors(module, example_inputs)
 
-    def compiler(kind: str, *, frozen: bool) -> Callable[..., Any]:
+    def compiler(made: list[CompiledGraph], kind: str, *, frozen: bool, late: bool = False) -> Callable[..., Any]:
         def compile_part(part: fx.GraphModule, _: Sequence[Any]) -> CompiledGraph:
-            name = f"{title}{kind}"
-            compiled = CompiledGraph(part, options, title=name, is_weight=lambda arg: frozen and _is_in(arg, weights))
-            if on_graph is not None:
+            compiled = CompiledGraph(
+                part,
+                options,
+                title=f"{title}{kind}",
+                is_weight=lambda arg: frozen and _is_in(arg, weights),
+                late=late,
+            )
+            made.append(compiled)
+            if on_graph is not None and not late:
                 on_graph(compiled)
             return compiled
 
@@ -73,26 +75,53 @@ def compile_graph(
 
     tensors = {index: value for index, value in enumerate(example_inputs) if isinstance(value, torch.Tensor)}
     train = torch.is_grad_enabled() and any(value.requires_grad for value in tensors.values())
+    eager: Callable[..., Any] = module.forward
     try:
         for index, value in tensors.items():
             check_tensor(value, f"input {index}")
     except OrtisanError as error:
         refuse(title, error, strict=options.strict)
-        return module.forward
+        return eager
     try:
+        if not train:
+            return _inference(module, example_inputs, compiler([], "", frozen=True))
+        graphs = Graphs()
+        late = compiler(graphs.late, " (without a backward)", frozen=True, late=True)
+        infer = _inference_later(module, example_inputs, late)
         # The backward of the attention kernel can't be expressed in ONNX; that of its plain form can.
-        with sdpa_kernel(SDPBackend.MATH) if train else contextlib.nullcontext():
-            return aot_autograd(
-                fw_compiler=compiler(" (forward)", frozen=False),
-                bw_compiler=compiler(" (backward)", frozen=False),
-                inference_compiler=compiler("", frozen=True),
-                decompositions=get_decompositions(_TAKEN_APART) if train else None,
+        with sdpa_kernel(SDPBackend.MATH):
+            trained = aot_autograd(
+                fw_compiler=compiler(graphs.forward, " (forward)", frozen=False),
+                bw_compiler=compiler(graphs.backward, " (backward)", frozen=False),
+                inference_compiler=compiler(graphs.forward, "", frozen=True),
+                decompositions=training_decompositions(),
             )(module, example_inputs)
+        return trained if infer is None else Deferred(trained, infer, graphs)
     except (OrtisanError, RestartAnalysis):
         raise
     except Exception as error:  # noqa: BLE001  # AOTAutograd raises anything
         refuse(title, error, strict=options.strict)
-        return module.forward
+        return eager
+
+
+def _inference(
+    module: fx.GraphModule, example_inputs: Sequence[Any], compiler: Callable[..., Any]
+) -> Callable[..., Any]:
+    compiled: Callable[..., Any] = aot_autograd(fw_compiler=compiler, inference_compiler=compiler)(
+        module, example_inputs
+    )
+    return compiled
+
+
+def _inference_later(module: fx.GraphModule, example_inputs: Sequence[Any], compiler: Callable[..., Any]) -> Any:
+    """The graph without gradients, traced but not exported; None where that can't be."""
+    try:
+        with torch.no_grad():
+            return _inference(module, example_inputs, compiler)
+    except RestartAnalysis:
+        raise
+    except Exception:  # noqa: BLE001  # the graph for training is what counts, and says what is wrong
+        return None
 
 
 def _static_tensors(module: fx.GraphModule, example_inputs: Sequence[Any]) -> WeakIdKeyDictionary:

@@ -12,9 +12,10 @@ from torch import nn
 from ortisan.errors import OptionError
 from ortisan.runtime.artifact import Artifact
 from ortisan.torch.axes import Dynamic, check_size
+from ortisan.torch.caches import put_contents
 from ortisan.torch.capture import Captured, capture
 from ortisan.torch.dump import Dump, dump_graph
-from ortisan.torch.export import transform
+from ortisan.torch.export import is_of_torch, transform, weights_as_inputs
 from ortisan.torch.options import FrontOptions
 from ortisan.torch.runner import Runner, open_runner
 from ortisan.torch.store import artifact_of
@@ -27,10 +28,12 @@ def kind_of(tensors: Sequence[torch.Tensor]) -> list[tuple[Any, ...]]:
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """The signature of a call: the structure of its arguments, and each tensor's shape, type and device."""
+    """The signature of a call: its arguments' structure, each tensor's shape, type and device, and torch's state."""
 
     tree: Any
     tensors: list[tuple[Any, ...]]
+    state: tuple[Any, ...] = ()
+    """Settings of torch that a trace depends on: autocast and the default type."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,14 +43,18 @@ class Entry:
     kind: Kind
     captured: Captured
     bounds: Mapping[str, int | tuple[int, int]]
-    taken: tuple[int, ...]
-    """The tensors that the session takes, in its order."""
+    taken: tuple[int | torch.Tensor, ...]
+    """What the session takes, in its order: tensors of the call by their index, and weights that are not baked in."""
     runner: Runner
     artifact: Artifact
     from_disk: bool
+    reads_weights: bool
+    """Whether every weight is read in each run, so that none of them can be out of date."""
 
     def serves(self, kind: Kind) -> bool:
         """Raises `OptionError` if a size is outside of its declared range."""
+        if kind.state != self.kind.state:
+            return False
         if kind.tensors == self.kind.tensors:
             return same_structure(kind.tree, self.kind.tree)
         sizes = self._sizes(kind)
@@ -72,26 +79,53 @@ class Entry:
                     return None
         return sizes
 
-    def run(self, tensors: Sequence[torch.Tensor]) -> Any:
-        computed: list[Any] = list(self.runner([tensors[index] for index in self.taken]))
-        return unflatten(self.captured.results, self.captured.with_aliases(computed, tensors))
+    def run(self, tensors: Sequence[torch.Tensor], containers: Sequence[Any] = ()) -> Any:
+        """The module's result. `containers` are those of the call, which are changed as the forward changes them."""
+        given = [tensors[each] if isinstance(each, int) else each for each in self.taken]
+        computed = self.captured.with_aliases(list(self.runner(given)), tensors)
+        results, *contents = (unflatten(tree, computed, containers) for tree in self.captured.results)
+        for index, each in zip(self.captured.changed, contents, strict=True):
+            put_contents(containers[index], each)
+        return results
 
 
-def build_entry(module: nn.Module, args: Any, kwargs: Any, dynamic: Dynamic, options: FrontOptions) -> Entry:
-    """Exports the module for this call, and builds it."""
+def torch_state() -> tuple[Any, ...]:
+    if not torch.is_autocast_enabled("cpu"):
+        return (torch.get_default_dtype(),)
+    return torch.get_default_dtype(), torch.get_autocast_dtype("cpu")
+
+
+def build_entry(
+    module: nn.Module, args: Any, kwargs: Any, dynamic: Dynamic, options: FrontOptions, *, bake: bool = True
+) -> Entry:
+    """Exports the module for this call, and builds it. With `bake`, weights that kernels pack are part of the build."""
     tensors, tree = flatten((args, kwargs))
     captured = capture(module, args, kwargs, dynamic, options)
     present = _present_dims(captured, dynamic, options)
     options = replace(options, build=replace(options.build, dims=present))
     model = transform(captured.model, options)
+    weights = (
+        {} if options.freeze else weights_as_inputs(model, [*module.parameters(), *module.buffers()], every=not bake)
+    )
+    reads_weights = not any(is_of_torch(value) for value in model.graph.initializers.values())
     artifact, from_disk = artifact_of(model, options)
     runner = open_runner(artifact)
-    places = {name: index for index, name in enumerate(captured.names)}
+    places: dict[str, int | torch.Tensor] = {**weights, **{name: i for i, name in enumerate(captured.names)}}
     taken = tuple(places[name] for name in runner.inputs)
     if options.dump is not None:
-        inputs = {name: tensors[places[name]].detach() for name in runner.inputs}
+        given = {name: places[name] for name in runner.inputs}
+        inputs = {name: (tensors[each] if isinstance(each, int) else each).detach() for name, each in given.items()}
         dump_graph(options.dump, type(module).__name__, Dump(model, artifact, captured.text, inputs))
-    return Entry(Kind(tree, kind_of(tensors)), captured, options.dims, taken, runner, artifact, from_disk)
+    return Entry(
+        Kind(tree, kind_of(tensors), torch_state()),
+        captured,
+        options.dims,
+        taken,
+        runner,
+        artifact,
+        from_disk,
+        reads_weights,
+    )
 
 
 def _present_dims(captured: Captured, dynamic: Dynamic, options: FrontOptions) -> dict[str, int | tuple[int, int]]:

@@ -55,7 +55,7 @@ class Explanation:
 def explain(
     module: nn.Module, *args: Any, options: Mapping[str, Any] | None = None, dynamic: bool | None = None, **kwargs: Any
 ) -> Explanation:
-    """Runs the module once in eager, and plans, but does not build, the graphs that torch.compile captures.
+    """Runs the module twice in eager, and plans, but does not build, the graphs that torch.compile captures.
 
     dynamo's caches are emptied before and after, as `torch._dynamo.explain` does.
     """

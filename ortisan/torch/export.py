@@ -18,6 +18,15 @@ from ortisan.torch.custom import translations
 from ortisan.torch.functions import check_found, keep_functions
 from ortisan.torch.options import FrontOptions
 from ortisan.torch.reasons import reason_of
+from ortisan.torch.widen import widen_mixed_nodes
+
+_DTYPES_HERE = {
+    ir.DataType.FLOAT,
+    ir.DataType.FLOAT16,
+    ir.DataType.BFLOAT16,
+    ir.DataType.DOUBLE,
+}
+"""The types of weights that may become inputs; whole numbers may be shapes, which have to be known."""
 
 
 def to_onnx(
@@ -43,6 +52,7 @@ def to_onnx(
     if written is None:
         raise UnsupportedError("torch.onnx gave no model")
     functional = written.exported_program or program
+    widen_mixed_nodes(written.model)
     if options.functions:
         found = keep_functions(written.model, functional, options.functions)
         if is_whole:
@@ -78,6 +88,39 @@ def with_weights(model: ir.Model, weights: dict[int, torch.Tensor]) -> ir.Model:
         model.graph.inputs.remove(value)
         model.graph.register_initializer(value)
     return model
+
+
+def weights_as_inputs(model: ir.Model, own: Sequence[torch.Tensor], *, every: bool) -> dict[str, torch.Tensor]:
+    """Makes a module's own tensors, or only its tables for lookups, inputs of the model; gives them by their names."""
+    known = {_place(tensor): tensor for tensor in own if tensor.device.type == "cpu" and tensor.layout == torch.strided}
+    given = {value.name for value in model.graph.inputs}
+    found: dict[str, torch.Tensor] = {}
+    for name, value in list(model.graph.initializers.items()):
+        raw = getattr(value.const_value, "raw", None)
+        if name in given or not isinstance(raw, torch.Tensor) or _place(raw) not in known:
+            continue
+        if value.dtype in _DTYPES_HERE and (every or is_only_gathered(value)) and not value.is_graph_output():
+            del model.graph.initializers[name]
+            value.const_value = None
+            model.graph.inputs.append(value)
+            found[name] = known[_place(raw)]
+    return found
+
+
+def is_of_torch(value: ir.Value) -> bool:
+    """Whether a constant of the model is memory of torch's."""
+    return isinstance(getattr(value.const_value, "raw", None), torch.Tensor)
+
+
+def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+
+
+def is_only_gathered(value: ir.Value) -> bool:
+    """Whether nothing but lookups reads a value: such a table needs no packing, so it may as well be an input."""
+    return bool(value.uses()) and all(
+        user.op_type == "Gather" and index == 0 and user.domain == "" for user, index in value.uses()
+    )
 
 
 def name_inputs(model: ir.Model, names: Sequence[str]) -> None:

@@ -7,7 +7,8 @@ and sizes are read off the tensors that have them, so that they stay symbolic.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -26,6 +27,7 @@ from torch.export.graph_signature import (
 from torch.utils import _pytree as pytree
 
 from ortisan.errors import UnsupportedError
+from ortisan.torch.drawing import Draw, is_random, take_draws
 
 _COMPLEX = "complex numbers, which ONNX Runtime can't compute with"
 
@@ -60,21 +62,39 @@ class Output:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """The exported part of a graph. It takes the arguments at these positions, in order, then the constants."""
+    """The exported part of a graph. It takes the arguments at these positions, in order, then the constants.
+
+    Positions behind the graph's own arguments are those of `draws`, which are to be drawn before each run.
+    """
 
     exported: ExportedProgram
     arguments: tuple[int, ...]
     constants: tuple[torch.Tensor, ...]
     outputs: tuple[Output, ...]
+    draws: tuple[Draw, ...] = ()
+
+    @functools.cached_property
+    def is_plain(self) -> bool:
+        """Whether the outputs are what is computed, in order and contiguous."""
+        return all(
+            output.kind == "tensor" and output.index == index and output.strides is None and output.order is None
+            for index, output in enumerate(self.outputs)
+        )
 
 
 def read_graph(module: fx.GraphModule) -> Program:
     """Reads a copy of `module`. Raises `UnsupportedError` with the reason when it can't be computed elsewhere."""
-    check_graph(module)
     graph = fx.Graph()
     given: Any = graph.graph_copy(module.graph, {})
-    results = list(given) if isinstance(given, (tuple, list)) else [given]
+    # The results have a node while nodes are replaced.
+    end = graph.output(given)
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    draws = take_draws(graph, placeholders)
+    given = end.args[0]
+    graph.erase_node(end)
+    results = list(given) if isinstance(given, (tuple, list)) else [given]
+    parts = [part for part in module.modules() if part is not module and isinstance(part, fx.GraphModule)]
+    check_graph(graph, *(part.graph for part in parts))
     computed: list[fx.Node] = []
     outputs = tuple(_output(result, placeholders, computed) for result in results)
     _read_sizes(graph, placeholders)
@@ -87,7 +107,7 @@ def read_graph(module: fx.GraphModule) -> Program:
     inputs = [placeholders[index] for index in taken]
     constants = _lift_constants(module, graph, inputs)
     exported = _as_exported(fx.GraphModule(module, graph), [*inputs, *constants], computed)
-    return Program(exported, tuple(taken), tuple(constants.values()), outputs)
+    return Program(exported, tuple(taken), tuple(constants.values()), outputs, tuple(draws))
 
 
 def _lift_constants(module: fx.GraphModule, graph: fx.Graph, inputs: Sequence[fx.Node]) -> dict[fx.Node, torch.Tensor]:
@@ -109,12 +129,11 @@ def _lift_constants(module: fx.GraphModule, graph: fx.Graph, inputs: Sequence[fx
     return lifted
 
 
-def check_graph(module: fx.GraphModule) -> None:
+def check_graph(*graphs: fx.Graph) -> None:
     """Raises `UnsupportedError` for random ops, complex, sparse and quantized tensors, and other devices."""
-    for node in _all_nodes(module):
-        target = node.target
-        if isinstance(target, torch._ops.OpOverload) and _is_random(target, node):
-            raise UnsupportedError(f"{target} draws random numbers, which would differ from eager's")
+    for node in itertools.chain.from_iterable(graph.nodes for graph in graphs):
+        if is_random(node):
+            raise UnsupportedError(f"{node.target} draws random numbers, which would differ from eager's")
         values = node.meta.get("val")
         for value in values if isinstance(values, (tuple, list)) else [values]:
             if isinstance(value, torch.Tensor):
@@ -130,24 +149,6 @@ def check_tensor(value: torch.Tensor, what: str) -> None:
         raise UnsupportedError(f"{what} is a quantized tensor ({value.dtype}); use .dequantize()")
     if value.device.type != "cpu":
         raise UnsupportedError(f"{what} is on '{value.device}', and graphs are compiled for the CPU; use .cpu()")
-
-
-def _is_random(op: torch._ops.OpOverload, node: fx.Node) -> bool:
-    """Whether an op really draws random numbers: those tagged as random may have a dropout of 0, or be in eval mode."""
-    if torch.Tag.nondeterministic_seeded not in op.tags:
-        return False
-    arguments = op._schema.arguments
-    given = {argument.name: argument.default_value for argument in arguments if argument.has_default_value()}
-    given |= dict(zip([argument.name for argument in arguments], node.args, strict=False)) | dict(node.kwargs)
-    if any(given.get(name) is False for name in ("train", "training")):
-        return False
-    return not any(given.get(name) == 0.0 for name in ("dropout_p", "dropout"))
-
-
-def _all_nodes(module: fx.GraphModule) -> Iterator[fx.Node]:
-    for part in module.modules():
-        if isinstance(part, fx.GraphModule):
-            yield from part.graph.nodes
 
 
 def _output(result: Any, placeholders: Sequence[fx.Node], computed: list[fx.Node]) -> Output:

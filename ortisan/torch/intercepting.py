@@ -5,13 +5,14 @@ from __future__ import annotations
 import fnmatch
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import nn
 
 from ortisan.errors import OptionError
+from ortisan.torch.axes import named_leaves
 from ortisan.torch.tree import leaves_with_names
 
 
@@ -26,6 +27,8 @@ class Argument:
     device: str | None = None
     low: float | None = None
     high: float | None = None
+    value: Any = field(default=None, repr=False, compare=False)
+    """The argument itself: a tensor is the one that the call gets, so it has to be copied to be kept."""
 
     def __str__(self) -> str:
         if self.shape is None:
@@ -47,6 +50,11 @@ class Call:
 
 def describe_call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
     return Call(name, tuple(_describe(path, leaf) for path, leaf in leaves_with_names(args, kwargs)))
+
+
+def describe_named(name: str, module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
+    """A call of a module, whose arguments have the names of its forward."""
+    return Call(name, tuple(_describe(path, leaf) for path, leaf in named_leaves(module, args, kwargs)))
 
 
 def show(call: Call, to: bool | Callable[[Call], None]) -> None:
@@ -99,19 +107,19 @@ class Interception:
 
 
 def _hook(name: str, to: bool | Callable[[Call], None]) -> Callable[..., None]:
-    def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        show(describe_call(name, args, kwargs), to)
+    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        show(describe_named(name, module, args, kwargs), to)
 
     return hook
 
 
 def _describe(name: str, leaf: Any) -> Argument:
     if not isinstance(leaf, torch.Tensor):
-        return Argument(name, repr(leaf)[:60])
+        return Argument(name, repr(leaf)[:60], value=leaf)
     low = high = None
     if leaf.numel() and leaf.layout == torch.strided and not leaf.dtype.is_complex and leaf.device.type != "meta":
         numbers = leaf.detach()
         numbers = numbers.float() if numbers.dtype.is_floating_point else numbers.long()
         low, high = float(numbers.min()), float(numbers.max())
     dtype = str(leaf.dtype).removeprefix("torch.")
-    return Argument(name, "tensor", tuple(leaf.shape), dtype, str(leaf.device), low, high)
+    return Argument(name, "tensor", tuple(leaf.shape), dtype, str(leaf.device), low, high, leaf)

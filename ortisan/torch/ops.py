@@ -69,10 +69,19 @@ def register_op(name: str, compiled: str | os.PathLike[str] | Artifact, *, route
         kernel.register(name)
     else:
         library.impl(name, _Call(open_runner(artifact), signature.inputs), "CPU")
+    if kernel is None:
+        torch.library.register_autograd(f"ortisan::{name}", _no_gradient(name), lib=library)
     torch.library.register_fake(f"ortisan::{name}", signature.fake, lib=library)
     _DEFINED[name] = _Defined(op, library, kernel)
     _log.info("ortisan::%s takes the %s route%s", name, op.route, f": {reason}" if reason else "")
     return getattr(torch.ops.ortisan, name)
+
+
+def _no_gradient(name: str) -> Any:
+    def backward(*_: Any) -> Any:
+        raise UnsupportedError(f"torch.ops.ortisan.{name} computes no gradients; call it under torch.no_grad()")
+
+    return backward
 
 
 def registered_ops() -> dict[str, RegisteredOp]:

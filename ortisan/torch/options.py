@@ -40,8 +40,8 @@ class FrontOptions:
     `build` are the options of `ortisan.build`, which are given by their own names; `strict` raises where a graph would
     run eager; `functions` are classes, names or path patterns of submodules that become ONNX functions in the exported
     model, where others are inlined; `transforms` are functions of the exported `onnx_ir.Model` that change it or give
-    another; `check="eager"` compares every run with eager; `intercept` prints every call; `dump` is a folder for all
-    that is exported and built.
+    another; `freeze` notices only those changes of weights that torch counts; `check="eager"` compares every run with
+    eager; `intercept` prints every call; `dump` is a folder for all that is exported and built.
     """
 
     build: Options
@@ -50,6 +50,7 @@ class FrontOptions:
     opset: int | None = None
     functions: tuple[str | type, ...] = ()
     transforms: tuple[Callable[[Any], Any], ...] = ()
+    freeze: bool = False
     check: Literal["eager"] | None = None
     intercept: bool | Callable[[Any], None] = False
     dump: Path | None = None
@@ -69,8 +70,9 @@ class FrontOptions:
             raise OptionError(
                 f"dims: '{free[0]}' can't be free here; dims of a module that differ have names that differ"
             )
-        if not isinstance(self.strict, bool):
-            raise OptionError(f"strict must be True or False, not {self.strict!r}")
+        for name, value in (("strict", self.strict), ("freeze", self.freeze)):
+            if not isinstance(value, bool):
+                raise OptionError(f"{name} must be True or False, not {value!r}")
         if self.build.keep == "faster" and not self.build.patterns:
             raise OptionError(
                 "patterns=False needs keep='all', because keep='faster' times subgraphs with patterns applied"
@@ -83,6 +85,12 @@ class FrontOptions:
         wrong = [transform for transform in self.transforms if not callable(transform)]
         if wrong:
             raise OptionError(f"transforms must be functions of the exported model, not {wrong[0]!r}")
+
+
+def environment_options() -> dict[str, Any]:
+    """Options of the wrapper that a variable of the environment sets."""
+    exporter = os.environ.get("ORTISAN_EXPORTER")
+    return {"exporter": exporter} if exporter else {}
 
 
 def front_options(given: Mapping[str, Any] | None, mode: str | None = None) -> FrontOptions:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 import warnings
+from typing import Any
 
-from ortisan.errors import OrtisanError, UnsupportedError
+from torch._dynamo.exc import ShortenTraceback
+
+from ortisan.errors import OptionError, OrtisanError, UnsupportedError
 
 _OP = re.compile(r"(?:torch\.ops\.|OpOverload\(op=['\"])(\w+\.\w+(?:\.\w+)?)")
 _NOISE = re.compile(r"\x1b\[[0-9;]*m")
@@ -29,9 +32,23 @@ def reason_of(error: BaseException) -> str:
     return text if op is None or op in text else f"{op}: {text}"
 
 
-def refuse(what: str, error: BaseException, *, strict: bool) -> None:
-    """Warns once that `what` runs eager, or raises if `strict`."""
+def for_dynamo(error: OrtisanError) -> OrtisanError:
+    """The same error in a form that dynamo lets pass: it would wrap another one, and add lines to its message."""
+    kind: Any = type(error)
+    plain: Any = type(kind.__name__, (kind, ShortenTraceback), {"__str__": lambda self: self.sentence})
+    made: Any = plain.__new__(plain)
+    made.args, made.sentence, made.first_useful_frame = error.args, str(error), None
+    made.__cause__ = error.__cause__
+    return made  # type: ignore[no-any-return]
+
+
+def refuse(what: str, error: BaseException, *, strict: bool, place: str = "") -> None:
+    """Warns once that `what` runs eager, or raises if `strict`. What the caller asked for wrongly is always raised."""
+    if isinstance(error, OptionError):
+        raise error
     why = reason_of(error)
+    if place:
+        why = f"{why} ({place})"
     if strict:
         raise UnsupportedError(f"{what} can't be compiled: {why}") from error
     warnings.warn(f"{what} runs eager: {why}", WentEager, stacklevel=3)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,6 +32,7 @@ _TYPES: Mapping[torch.dtype, tuple[int, str]] = {
     torch.bfloat16: (16, "tensor(bfloat16)"),
 }
 _ELEMENT = {dtype: number for dtype, (number, _) in _TYPES.items()}
+_FILE = re.compile(r"'[^']*\.onnx'(?=: )")
 _SMALL_BYTES = 64 << 10
 _DTYPES = {spelled: dtype for dtype, (_, spelled) in _TYPES.items()}
 
@@ -44,7 +47,12 @@ def dtype_of_type(element: int, what: str) -> torch.dtype:
 
 def open_runner(artifact: Artifact) -> Runner:
     """A session with as many threads as torch uses now."""
-    return Runner(load(artifact, quiet_options(threads=torch.get_num_threads())))
+    try:
+        session = load(artifact, quiet_options(threads=torch.get_num_threads()))
+    except ArtifactError as error:
+        # The file is one of the cache, which says nothing to the caller.
+        raise ArtifactError(_FILE.sub("the graph", str(error))) from error
+    return Runner(session)
 
 
 class Runner:
@@ -53,6 +61,7 @@ class Runner:
     def __init__(self, session: Any) -> None:
         self.session = session
         self.inputs = tuple(value.name for value in session.get_inputs())
+        self._types = [_DTYPES[value.type] for value in session.get_inputs()]
         self._outputs = [_Result(value) for value in session.get_outputs()]
         self._names = [output.name for output in self._outputs]
         known = {_DTYPES.get(value.type) for value in session.get_inputs()} | {each.dtype for each in self._outputs}
@@ -63,11 +72,17 @@ class Runner:
         try:
             return self._run_small(tensors) if self._is_small else self._run_bound(tensors)
         except Exception as error:
+            cast = [tensor.to(dtype) for tensor, dtype in zip(tensors, self._types, strict=True)]
+            if any(given is not tensor for given, tensor in zip(cast, tensors, strict=True)):
+                return self(cast)  # torch's fake tensors promise types that its kernels do not always give
             raise ArtifactError(f"the compiled graph can't run on these inputs: {sentence(error)}") from error
 
     def _run_small(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Runs with small outputs copied, which is faster than binding them."""
-        feeds = {name: tensor.detach().resolve_neg().numpy() for name, tensor in zip(self.inputs, tensors, strict=True)}
+        try:
+            feeds = {name: tensor.numpy() for name, tensor in zip(self.inputs, tensors, strict=True)}
+        except RuntimeError:  # of a tensor that requires a gradient, or whose negation is still to be done
+            feeds = {name: each.detach().resolve_neg().numpy() for name, each in zip(self.inputs, tensors, strict=True)}
         return [torch.from_numpy(array) for array in self.session.run(self._names, feeds)]
 
     def _run_bound(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -109,10 +124,18 @@ class _Result:
 
 
 def _as_tensor(value: Any, dtype: torch.dtype) -> torch.Tensor:
-    """Wraps ONNX Runtime's memory as a tensor that owns it, or copies it if this version has no DLPack for the type."""
-    if hasattr(value, "__dlpack__") and dtype not in (torch.bool, torch.bfloat16):
-        return torch.utils.dlpack.from_dlpack(value)
-    if dtype == torch.bfloat16:
-        raise ArtifactError("outputs of type bfloat16 need fixed shapes; compile with dynamic=False")
-    array = value.numpy()
-    return torch.from_numpy(array)
+    """Wraps ONNX Runtime's memory as a tensor that owns it."""
+    if dtype == torch.bool or not hasattr(value, "__dlpack__"):
+        return torch.from_numpy(value.numpy()) if dtype != torch.bfloat16 else _owning(value, dtype)
+    return _owning(value, dtype) if dtype == torch.bfloat16 else torch.utils.dlpack.from_dlpack(value)
+
+
+def _owning(value: Any, dtype: torch.dtype) -> torch.Tensor:
+    """The same for types that ONNX Runtime's DLPack and NumPy don't have."""
+    shape = value.shape()
+    count = math.prod(shape)
+    if count == 0:
+        return torch.empty(shape, dtype=dtype)
+    memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(value.data_ptr())
+    memory.owner = value
+    return torch.frombuffer(memory, dtype=dtype).reshape(shape)

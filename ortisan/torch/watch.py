@@ -1,44 +1,99 @@
-"""Detects changes of a module: its submodules, parameters, buffers, or training mode."""
+"""Detects changes of modules: what they hold, whatever changed it, and how they are put together."""
 
 from __future__ import annotations
 
 import itertools
+import operator
+import types
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
+from ortisan.torch.contents import Contents
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_OPAQUE = (type, types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.ModuleType)
+_DEEPEST = 4
+
 
 class Watch:
-    """A snapshot of a module's state.
+    """A snapshot of modules.
 
-    Detects replaced submodules, and tensors that were replaced, written to or moved. It misses writes that torch does
-    not count (`parameter.data.add_(1)`) and attributes that are not tensors.
+    It sees replaced and changed tensors (parameters, buffers, and others that a module holds), replaced submodules,
+    hooks, attributes and what they contain to a depth of 4, classes, and training mode. It does not see global
+    variables and what a forward has in its closure. With `freeze`, tensors are not read: see `Contents`.
     """
 
-    def __init__(self, module: nn.Module) -> None:
-        modules = list(module.modules())
-        self._modes = [part.training for part in modules]
-        self._modules = modules
-        tables: list[dict[str, Any]] = []
-        for part in modules:
-            tables += [part._modules, part._parameters, part._buffers]
-        self._tables = [table for table in tables if table]
-        self._items = [list(table.values()) for table in self._tables]
-        tensors = itertools.chain(module.parameters(), module.buffers())
-        self._tensors: list[torch.Tensor] = [tensor for tensor in tensors if not tensor.is_inference()]
-        self._state = self._read()
+    def __init__(self, modules: Sequence[nn.Module], *, freeze: bool) -> None:
+        self._modules = list({id(part): part for root in modules for part in root.modules()}.values())
+        self._classes = [type(part) for part in self._modules]
+        held: list[torch.Tensor] = []
+        holders = list(_holders(self._modules, held))
+        tables = [each if isinstance(each, dict) else each.__dict__ for each in holders if not _is_row(each)]
+        rows = [each for each in holders if _is_row(each)]
+        # Most hooks and tables of a module are empty, and stay so.
+        self._empty = [each for each in (*tables, *rows) if not each]
+        self._tables = [each for each in tables if each]
+        self._rows = [each for each in rows if each]
+        self._keys, self._values = self._read()
+        self._tensors = [each for each in {id(each): each for each in held}.values() if _is_readable(each)]
+        self._contents = Contents(self._tensors, freeze=freeze)
 
     def has_changed(self) -> bool:
-        for table, items in zip(self._tables, self._items, strict=True):
-            values = list(table.values())
-            if len(values) != len(items) or any(map(_is_other, values, items)):
-                return True
-        return self._modes != [part.training for part in self._modules] or self._state != self._read()
+        """Whether the modules are others than they were, apart from what their tensors hold."""
+        if any(self._empty) or list(map(type, self._modules)) != self._classes:
+            return True
+        keys, values = self._read()
+        if len(values) != len(self._values) or keys != self._keys:
+            return True
+        return not all(map(operator.is_, values, self._values)) and not all(map(_is_same, values, self._values))
 
-    def _read(self) -> list[int]:
-        return [number for tensor in self._tensors for number in (tensor._version, tensor.data_ptr())]
+    def _read(self) -> tuple[list[Any], list[Any]]:
+        values = itertools.chain.from_iterable(map(dict.values, self._tables))
+        return list(itertools.chain.from_iterable(self._tables)), [*values, *itertools.chain.from_iterable(self._rows)]
+
+    def have_forms_changed(self) -> bool:
+        """Whether a tensor has another shape, other strides or another type."""
+        return not self._contents.have_forms_of(self._tensors)
+
+    def have_tensors_changed(self) -> bool:
+        return not self._contents.are_in(self._tensors)
 
 
-def _is_other(a: Any, b: Any) -> bool:
-    return a is not b
+def _is_readable(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "cpu" and tensor.layout == torch.strided and type(tensor).__name__ != "FakeTensor"
+
+
+def _holders(modules: Sequence[nn.Module], tensors: list[torch.Tensor]) -> Iterator[Any]:
+    """The modules, and the containers and objects in them; tensors on the way are collected."""
+    seen: set[int] = set()
+    todo: list[tuple[Any, int]] = [(each, 0) for each in reversed(modules)]
+    while todo:
+        value, depth = todo.pop()
+        if isinstance(value, torch.Tensor):
+            tensors.append(value)
+            continue
+        if isinstance(value, (*_PLAIN, *_OPAQUE)) or id(value) in seen or depth > _DEEPEST:
+            continue
+        if isinstance(value, nn.Module) and depth:
+            continue
+        seen.add(id(value))
+        if isinstance(value, dict) or _is_row(value):
+            inner = value.values() if isinstance(value, dict) else value
+        elif isinstance(getattr(value, "__dict__", None), dict):
+            inner = value.__dict__.values()
+        else:
+            continue
+        yield value
+        todo += [(each, depth + 1) for each in inner]
+
+
+def _is_row(value: Any) -> bool:
+    return isinstance(value, (list, tuple, set, frozenset))
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """Plain values by type and value, all others by identity."""
+    return a is b or (type(a) is type(b) and isinstance(a, _PLAIN) and bool(a == b))

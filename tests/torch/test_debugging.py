@@ -15,6 +15,7 @@ import onnx_ir as ir  # noqa: E402
 import ortisan  # noqa: E402
 import ortisan.torch as front  # noqa: E402
 from ortisan.errors import OptionError, VerifyError  # noqa: E402
+from ortisan.torch.reasons import WentEager  # noqa: E402
 from tests.models.nets import WIDTH, Broken, Nested, Net, close  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.build]
@@ -28,7 +29,7 @@ def test_intercept_tells_the_arguments_and_goes_again() -> None:
         assert torch.equal(model(x), wanted)
     model(x)
     assert [call.module for call in calls] == ["Broken", "second"]
-    assert str(calls[0]) == f"Broken\n  arg0: float32[3, {WIDTH}] on cpu from -1 to 2"
+    assert str(calls[0]) == f"Broken\n  x: float32[3, {WIDTH}] on cpu from -1 to 2"
     assert not model._forward_pre_hooks
     with pytest.raises(OptionError, match="no submodule of Broken matches third"):
         front.intercept(model, names="third")
@@ -108,5 +109,30 @@ def test_explain_names_graphs_breaks_and_reasons() -> None:
 
 
 def test_explain_says_what_would_run_eager() -> None:
-    told = front.explain(torch.nn.Dropout(0.5).train(), torch.ones(3))
-    assert "draws random numbers" in str(told.graphs[0].eager)
+    class Values(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.linalg.eigvalsh(x)
+
+    told = front.explain(Values(), torch.eye(3))
+    assert "aten._linalg_eigh" in str(told.graphs[0].eager)
+    assert "test_debugging.py:" in str(told.graphs[0].eager)
+
+
+def test_the_text_of_a_graph_that_runs_eager_is_dumped(tmp_path: Path) -> None:
+    def values(x: Any) -> Any:
+        return torch.linalg.eigvalsh(x)
+
+    with pytest.warns(WentEager):
+        torch.compile(values, backend=front.backend, options={"dump": tmp_path})(torch.eye(3))
+    (folder,) = tmp_path.iterdir()
+    assert "_linalg_eigh" in (folder / "graph.txt").read_text()
+    assert "_linalg_eigh" in (folder / "reason.txt").read_text()
+
+
+def test_what_is_intercepted_has_its_tensors() -> None:
+    calls: list[front.Call] = []
+    model, x = Net().eval(), torch.ones(2, WIDTH)
+    with front.intercept(model, calls.append):
+        model(x)
+    assert [argument.name for argument in calls[0].arguments] == ["x"]
+    assert calls[0].arguments[0].value is x

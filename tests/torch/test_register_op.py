@@ -18,6 +18,7 @@ import ortisan.torch as front  # noqa: E402
 from ortisan.codegen.tools import cmake as project  # noqa: E402
 from ortisan.errors import OptionError, ToolchainError, UnsupportedError  # noqa: E402
 from ortisan.torch import native  # noqa: E402
+from ortisan.torch.reasons import WentEager  # noqa: E402
 from tests.models.nets import WIDTH, Net, close  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.build]
@@ -26,7 +27,7 @@ ROUTES = ("cpp", "python")
 
 
 def artifact_of(model: nn.Module, *args: Any, **options: Any) -> Any:
-    wrapped = front.compile(model.eval(), **options)
+    wrapped = front.compile(model.eval(), freeze=True, **options)
     with torch.no_grad():
         wrapped(*args)
     return wrapped.entries()[0].artifact
@@ -207,3 +208,28 @@ def test_names_routes_and_folders_that_make_no_sense(net: Any, tmp_path: Path) -
         front.register_op("fast", net[1], route="fast")
     with pytest.raises(ortisan.ArtifactError):
         front.register_op("nothing", tmp_path)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_gradient_is_refused(net: Any, route: Any) -> None:
+    run = front.register_op("tested_net", net[1], route=route)
+    x = torch.randn(3, WIDTH, requires_grad=True)
+    with pytest.raises(
+        (UnsupportedError, RuntimeError), match=r"tested_net (computes no gradients|is not implemented)"
+    ):
+        run(x).sum().backward()
+
+
+def test_inside_torch_compile_the_rest_is_compiled(net: Any, graphs: list[Any]) -> None:
+    front.register_op("tested_net", net[1], route="python")
+
+    def around(x: Any) -> Any:
+        return (torch.ops.ortisan.tested_net(x.tanh() * 2) + 1).relu() * 3
+
+    fast, x = torch.compile(around, backend=front.backend), torch.randn(3, WIDTH)
+    with torch.no_grad():
+        with pytest.warns(WentEager, match="tested_net"):
+            have = fast(x)
+        close(have, around(x))
+        close(fast(x), around(x))
+    assert sum(graph.artifact is not None for graph in graphs) == 2

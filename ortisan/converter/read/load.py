@@ -53,6 +53,8 @@ def _load(model: str | os.PathLike[str] | onnx.ModelProto | ir.Model) -> ir.Mode
     elif isinstance(model, (str, os.PathLike)):
         path = Path(model)
         loaded, folder = _deserialize(_read(path), f"'{path}'"), path
+    elif isinstance(held := getattr(model, "model", None), ir.Model):
+        loaded, folder = _clone(held), None  # a torch.onnx.ONNXProgram
     else:
         raise ModelError(f"expected a path, an onnx.ModelProto or an onnx_ir.Model, got a {type(model).__name__}")
     _normalize_domains(loaded)

@@ -7,6 +7,7 @@
 // signature; what an argument has to be is read off the graph's tables.
 
 #include <ATen/ops/empty.h>
+#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -212,6 +213,12 @@ std::string objection(const OrtisanRequest& request, const GraphSpec* graph, Wei
   return "";
 }
 
+// An op's kernel, and what refuses a gradient.
+struct Registered {
+  torch::Library kernel{torch::Library::IMPL, "ortisan", c10::DispatchKey::CPU, "op.cpp", 0};
+  torch::Library gradient{torch::Library::IMPL, "ortisan", c10::DispatchKey::Autograd, "op.cpp", 0};
+};
+
 }  // namespace
 }  // namespace ortisan
 
@@ -229,11 +236,11 @@ extern "C" __attribute__((visibility("default"))) void* ortisan_register(const O
     Weights setting = Weights::automatic;
     const std::string why = objection(*request, graph, &setting);
     TORCH_CHECK(why.empty(), why);
-    auto library =
-        std::make_unique<torch::Library>(torch::Library::IMPL, "ortisan", c10::DispatchKey::CPU, "op.cpp", 0);
-    library->impl(request->name,
-                  torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Op>(*request, *graph, setting)));
-    return library.release();
+    auto registered = std::make_unique<Registered>();
+    registered->kernel.impl(request->name,
+                            torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Op>(*request, *graph, setting)));
+    registered->gradient.impl(request->name, torch::autograd::autogradNotImplementedFallback());
+    return registered.release();
   } catch (const c10::Error& error) {
     std::snprintf(sentence, size, "%s", error.what_without_backtrace());
   } catch (const std::exception& error) {
@@ -243,5 +250,5 @@ extern "C" __attribute__((visibility("default"))) void* ortisan_register(const O
 }
 
 extern "C" __attribute__((visibility("default"))) void ortisan_unregister(void* handle) {
-  delete static_cast<torch::Library*>(handle);
+  delete static_cast<ortisan::Registered*>(handle);
 }
