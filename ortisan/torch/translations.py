@@ -28,8 +28,8 @@ def attention_on_cpus(  # noqa: PLR0917  # as aten has it
     heads, groups = query.shape[1], key.shape[1]
     if heads != groups and not (isinstance(heads, int) and isinstance(groups, int)):
         raise UnsupportedError(
-            f"attention whose numbers of heads are dynamic and differ ({heads} and {groups}) has no ONNX form; keep them "
-            "static, with torch._dynamo.mark_dynamic on the other dims in place of dynamic=True"
+            f"attention whose numbers of heads are dynamic and differ ({heads} and {groups}) has no ONNX form; keep "
+            "them static, with torch._dynamo.mark_dynamic on the other dims in place of dynamic=True"
         )
     result = aten_scaled_dot_product_attention(
         query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa=heads != groups
