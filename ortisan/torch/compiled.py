@@ -29,8 +29,6 @@ from ortisan.torch.store import artifact_of
 
 _REBUILDS = 2
 """A weight that changed this often becomes an input, which is slower but needs no rebuild."""
-
-
 _DEEPEST = 4
 """How often a graph is cut, each time around other ops."""
 

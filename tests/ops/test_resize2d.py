@@ -56,6 +56,11 @@ def test_resize(case: Case, batch) -> None:
 def test_what_is_not_supported_is_refused() -> None:
     channels = {"x": values(2, 5, 7, 9), "roi": None, "scales": np.array([1, 2, 1, 1], np.float32)}
     refused(Case("channels", "Resize", channels, constants=("scales",), dynamic=False), "batch or channels")
+    more = {"x": values(2, 5, 7, 9), "roi": None, "scales": np.array([1, 1, 2, 1, 1], np.float32)}
+    refused(
+        Case("more", "Resize", more, constants=("scales",), dynamic=False),
+        "4 axes can't have 5 scales|shapes can't be inferred",
+    )
     refused(_resize("cubic", (2.0, 2.0), mode="cubic"), "mode=cubic is not supported")
     refused(_resize("antialias", (0.5, 0.5), mode="linear", antialias=1), "antialias is not supported")
     refused(_resize("crop", (2.0, 2.0), coordinate_transformation_mode="tf_crop_and_resize"), "tf_crop_and_resize")

@@ -63,7 +63,9 @@ def _scaled(site: Site, axes: Sequence[int], scales: Value) -> list[Wanted]:
     if not is_constant(scales) or scales.data is None:
         raise Refused("the scales of the image are computed")
     factors, shape = [float(scale) for scale in scales.data.reshape(-1)], site.need(0).shape
-    return [(_size(shape[axis], factor), factor) for axis, factor in zip(axes, factors, strict=False)]
+    if len(factors) != len(axes):
+        raise Refused(f"{site.op_type} of {len(axes)} axes can't have {len(factors)} scales")
+    return [(_size(shape[axis], factor), factor) for axis, factor in zip(axes, factors, strict=True)]
 
 
 def _size(dim: Dim, scale: float) -> Dim:
@@ -78,7 +80,7 @@ def _size(dim: Dim, scale: float) -> Dim:
 def _resized(site: Site, axes: Sequence[int], wanted: Sequence[Wanted], coordinates: str, rounding: str) -> Value:
     b, shape = site.builder, site.need(0).shape
     if len(wanted) != len(axes):
-        raise Refused(f"Resize of {len(axes)} axes can't have {len(wanted)} sizes or scales")
+        raise Refused(f"Resize of {len(axes)} axes can't have {len(wanted)} sizes")
     found: dict[int, Wanted] = {axis: (dim, 1.0) for axis, dim in enumerate(shape)}
     found.update((axis % len(shape), want) for axis, want in zip(axes, wanted, strict=True))
     sizes = [size for size, _ in found.values()]
