@@ -63,16 +63,16 @@ def _sigmoid(x: Array) -> Array:
 
 
 def _gelu(x: Array) -> Array:
-    return np.where(np.isneginf(x), 0.0, 0.5 * x * (1 + _erf(x / math.sqrt(2))))
+    return np.asarray(0.5 * x * (1 + _erf(x / math.sqrt(2))))
 
 
 def _fast_gelu(x: Array) -> Array:
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
-    return np.where(np.isneginf(x), 0.0, 0.5 * x * (1 + np.tanh(inner)))
+    return np.asarray(0.5 * x * (1 + np.tanh(inner)))
 
 
 def _silu(x: Array) -> Array:
-    return np.where(np.isneginf(x), 0.0, x * _sigmoid(x))
+    return x * _sigmoid(x)
 
 
 def _divide(a: Array, b: Array) -> Array:

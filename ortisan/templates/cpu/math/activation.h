@@ -24,21 +24,15 @@ inline T softsign(T x) {
   return x / (T(1) + abs(x));
 }
 
-// x, but for -inf the lowest finite number: the gate that it is multiplied with is 0 there, and the product shall be 0 too.
-template <class T>
-inline T ungated(T x) {
-  return x < limits<T>::lowest ? limits<T>::lowest : x;
-}
-
 // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) = x sigmoid(2 sqrt(2/pi) (x + 0.044715 x^3))
 template <class T>
 inline T fastgelu(T x) {
-  return ungated(x) * sigmoid(x * (T(1.59576912160573071176) + T(0.0713548162726009205) * (x * x)));
+  return x * sigmoid(x * (T(1.59576912160573071176) + T(0.0713548162726009205) * (x * x)));
 }
 
 template <class T>
 inline T silu(T x) {
-  return ungated(x) * sigmoid(x);
+  return x * sigmoid(x);
 }
 
 // x tanh(log(1 + e^x)) = x w / (w + 2), w = z (z + 2), z = e^x; the ratio is 1 long before e^x overflows.
