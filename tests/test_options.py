@@ -25,6 +25,7 @@ OTHER: dict[str, Any] = {
     "between": (["x"], ["y"]),
     "whole_graph": True,
     "cache": "in-place",
+    "freeze_inputs": True,
     "name": "other",
     "tune": "off",
     "precision": "fp16",

@@ -44,6 +44,7 @@ def show_artifact(artifact: Artifact) -> None:
     if groups:
         say(f"{plural(sum(len(group['nodes']) for group in groups), 'node')} left to ONNX Runtime:")
         _show_left_out(groups)
+        _show_overridable(manifest.get("overridable_inputs", 0))
     if artifact.verification is not None:
         show_verification(artifact.verification)
     if manifest.get("noisy_node"):
@@ -89,6 +90,12 @@ def _show_tuning(tuning: Mapping[str, Any]) -> None:
     say(f"Matrix-product blocking of {plural(sources.total(), 'size')}: {counts}{note}.")
 
 
+def _show_overridable(count: int) -> None:
+    if count:
+        inputs = f"{plural(count, 'input')} {'has a default value' if count == 1 else 'have default values'}"
+        say(f"{inputs} and can't be packed or folded; --freeze-inputs makes constants of such inputs.")
+
+
 def _show_left_out(groups: Sequence[dict[str, object]]) -> None:
     lines = table("  nodes", "op", "why", right=(0,))
     for group in groups[:_MOST_ROWS]:
@@ -106,6 +113,7 @@ def show_inspection(inspection: Inspection, *, explain: bool) -> None:
     say(f"{compiled.name}: {plural(nodes, 'node')}, {done} can be compiled for {compiled.target}, {left} are left.")
     say(f"That is about {inspection.share:.1%} of the operations, symbolic dims taken at a typical size.")
     say("Folded nodes are constants and shape arithmetic.")
+    _show_overridable(inspection.to_json()["overridable_inputs"])
     say()
     lines = table("op", "nodes", "compiled", "folded", "left", "why", right=(1, 2, 3, 4))
     for item in inspection.rows:

@@ -82,7 +82,7 @@ def build_with(
         onnxruntime()
     say = on_progress or (lambda _: None)
     say("reading the model")
-    with Source(model, options.cache) as source:
+    with Source.of(model, options) as source:
         obstacle = _obstacle(options)
         return _build(source, place, options, run=obstacle is None, obstacle=obstacle, inputs=inputs, on_progress=say)
 
@@ -97,7 +97,7 @@ def build_at_once(
     """
     onnxruntime()
     chosen = replace(options, keep="all", verify=False)
-    with Source(model, chosen.cache) as source:
+    with Source.of(model, chosen) as source:
         return _build(source, Path(folder), chosen, run=False, on_progress=on_progress)
 
 

@@ -68,7 +68,7 @@ def verify(
     options = artifact.manifest["options"]
     emulated = Emulated(artifact, on_progress or (lambda _: None)) if emulate else None
     sizes = small_dims(options["dims"]) if emulate else options["dims"]
-    with find_source(artifact.manifest, artifact.folder, model, options["cache"]) as source:
+    with find_source(artifact.manifest, artifact.folder, model) as source:
         cases = Cases(inputs, lambda: source.sampler(plain_dims({**sizes, **(dims or {})})))
         rounded = {name: DType(dtype) for name, dtype in artifact.manifest["rounded"].items()}
         with Isolated() as runner:
@@ -120,7 +120,7 @@ def bench(
     artifact = open_artifact(folder)
     check_content(artifact, all_bytes=True)
     options = artifact.manifest["options"]
-    with find_source(artifact.manifest, artifact.folder, model, options["cache"]) as source:
+    with find_source(artifact.manifest, artifact.folder, model) as source:
         cases = Cases(inputs, lambda: source.sampler(plain_dims({**options["dims"], **(dims or {})})))
         compiled = artifact_session(artifact, threads=threads, weights=weights)
         stock = stock_session(source.file, threads=threads, providers=artifact.providers)

@@ -57,7 +57,7 @@ def compile(model: Model, *, on_progress: Progress = None, **options: Unpack[Key
     docs/gpu.md.
     """
     chosen = make_options({"tune": "off", **options}, of="compile")
-    return compile_source(Source(model, chosen.cache), chosen, on_progress)
+    return compile_source(Source.of(model, chosen), chosen, on_progress)
 
 
 def compile_source(

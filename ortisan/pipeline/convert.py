@@ -23,7 +23,7 @@ _MAX_PROTOBUF_BYTES = 2**31 - 1
 @raises_ortisan_errors
 def convert_graph(model: Model, compiled: Compilation) -> onnx.ModelProto:
     """The model with its compiled subgraphs replaced by custom ops; weights come from `model`."""
-    source = Source(model, compiled.options.cache)
+    source = Source.of(model, compiled.options)
     again = compile_source(source, compiled.options, tuning=compiled.tuning) if _is_source(source, compiled) else None
     if again is None or again.domain != compiled.domain:
         raise OptionError(f"the model is not the one that '{compiled.name}' was compiled from")

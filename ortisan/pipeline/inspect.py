@@ -53,7 +53,7 @@ class Inspection:
 def inspect(model: Model, *, on_progress: Progress = None, **options: Unpack[Keywords]) -> Inspection:
     """Compiles as far as the kernel plan; options as in `compile`."""
     chosen = make_options({"tune": "off", **options}, of="compile")
-    source = Source(model, chosen.cache)
+    source = Source.of(model, chosen)
     compiled = compile_source(source, chosen, on_progress)
     return Inspection(compiled, _rows(source, compiled), compiled.flops_share())
 

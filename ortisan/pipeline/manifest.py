@@ -13,6 +13,7 @@ from ortisan.checks.bench import Bench
 from ortisan.checks.verify import Verification
 from ortisan.codegen.backend import Plan
 from ortisan.converter.partition import LeftOut, Subgraph
+from ortisan.converter.passes.freeze import overridable
 from ortisan.converter.passes.rounding import rounded_outputs
 from ortisan.pipeline.causes import follows
 from ortisan.pipeline.compilation import Compilation
@@ -114,6 +115,7 @@ def describe_compilation(compiled: Compilation, *, built: bool = False) -> dict[
         "flops_share": round(compiled.flops_share(), 6),
         "left_out": group_left_out(compiled.left_out),
         "costliest_left": costliest_left(compiled),
+        "overridable_inputs": len(overridable(compiled.model.graph)),
         "op_counts": dict(sorted(compiled.op_counts().items())),
     }
 

@@ -75,6 +75,10 @@ class Options:
         default="as-is",
         metadata=_choice("as-is|in-place", "in-place: a decoder's past and present are one buffer."),
     )
+    freeze_inputs: bool = field(
+        default=False,
+        metadata=_flag("Inputs with a default value become constants, which nobody can override."),
+    )
     name: str | None = field(
         default=None, metadata=_text("Name of the op and of the files; the model's if not given.", "NAME")
     )
@@ -181,6 +185,7 @@ class Keywords(TypedDict, total=False):
     between: Between
     whole_graph: bool
     cache: Cache
+    freeze_inputs: bool
     name: str | None
     tune: Tune
     winograd: bool

@@ -17,6 +17,7 @@ import onnx_ir as ir
 
 from ortisan.checks.samples import Sampler
 from ortisan.converter.passes import cleanup
+from ortisan.converter.passes.freeze import freeze_overridable
 from ortisan.converter.passes.kv_cache import Cache, put_cache_in_place
 from ortisan.converter.passes.move_weights import move_weights
 from ortisan.converter.passes.origin import record_origins
@@ -26,6 +27,7 @@ from ortisan.converter.read.model_hash import model_hash
 from ortisan.converter.read.symbols import Bounds
 from ortisan.converter.save import save_with_external_data
 from ortisan.errors import ArtifactError, ModelError
+from ortisan.pipeline.options import Options
 from ortisan.registry.dtypes import Array
 from ortisan.runtime.manifest import Manifest, sha256
 
@@ -33,19 +35,27 @@ Model: TypeAlias = "str | os.PathLike[str] | onnx.ModelProto | ir.Model"
 
 
 class Source:
-    """A model as the caller gave it, with its caches in place if that was asked for. Never changed.
+    """A model as the caller gave it, with its caches in place and its overridable inputs frozen if that was asked for.
+    Never changed.
 
     As a context manager it removes the file that it may have written for ONNX Runtime.
     """
 
-    def __init__(self, model: Model, cache: Cache = "as-is") -> None:
-        self.given, self.cache = model, cache
+    def __init__(self, model: Model, cache: Cache = "as-is", *, freeze_inputs: bool = False) -> None:
+        self.given = model
         self._loaded = load_model(model)
         if cache == "in-place":
             put_cache_in_place(self._loaded)
+        frozen = freeze_overridable(self._loaded) if freeze_inputs else 0
+        self._is_unchanged = cache == "as-is" and not frozen
         self.hash = model_hash(self._loaded)
         """The identity of the graph; weights are no part of it."""
         self._files = ExitStack()
+
+    @classmethod
+    def of(cls, model: Model, options: Options) -> Source:
+        """The model as a compilation with these options reads it."""
+        return cls(model, options.cache, freeze_inputs=options.freeze_inputs)
 
     def __enter__(self) -> Source:
         return self
@@ -102,7 +112,7 @@ class Source:
     @functools.cached_property
     def file(self) -> Path:
         """A file that ONNX Runtime can read the model from: the caller's own, or one that goes with the source."""
-        if self.path is not None and self.cache == "as-is":
+        if self.path is not None and self._is_unchanged:
             return self.path
         return self._write(self.original())
 
@@ -115,7 +125,7 @@ class Source:
 
     def write_unchanged(self, folder: Path, name: str) -> None:
         """Writes the model as NAME.onnx: the caller's own bytes, where they are in one file."""
-        if self.path is not None and self.cache == "as-is" and not external_files(self._loaded):
+        if self.path is not None and self._is_unchanged and not external_files(self._loaded):
             shutil.copyfile(self.path, folder / f"{name}.onnx")
         else:
             save_with_external_data(self.original(), folder, name)
@@ -138,11 +148,12 @@ class Source:
         return {"path": path, "sha256": self.content_hash(), "graph": self.hash}
 
 
-def find_source(manifest: Manifest, folder: Path, model: Model | None, cache: Cache) -> Source:
+def find_source(manifest: Manifest, folder: Path, model: Model | None) -> Source:
     """`model` when it is given, else the recorded one, when it is still there and the same."""
-    recorded = manifest.get("source") or {}
+    recorded, options = manifest.get("source") or {}, manifest["options"]
+    read = functools.partial(Source, cache=options["cache"], freeze_inputs=options.get("freeze_inputs", False))
     if model is not None:
-        given = Source(model, cache)
+        given = read(model)
         if recorded.get("graph") not in (None, given.hash):
             raise ArtifactError(f"{given.label} is not the one that '{folder}' was built from: its graph is another")
         return given
@@ -154,7 +165,7 @@ def find_source(manifest: Manifest, folder: Path, model: Model | None, cache: Ca
         raise ArtifactError(f"'{folder}' was built from '{path}', which is not there; {how}")
     changed = f"'{path}' has changed since '{folder}' was built from it; build again, or {how}"
     try:
-        source = Source(path, cache)
+        source = read(path)
     except ModelError as error:
         raise ArtifactError(f"{changed} ({error})") from error
     if source.content_hash() != recorded.get("sha256"):

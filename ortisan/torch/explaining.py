@@ -89,7 +89,7 @@ def _report(part: CompiledGraph, eager: str | None, options: Any) -> GraphReport
         return GraphReport(part.title, 0, 0, (), eager or "it can't be exported")
     nodes = sum(1 for _ in part.model.graph.all_nodes())
     try:
-        compiled: Compilation = compile_source(Source(part.model), options.build)
+        compiled: Compilation = compile_source(Source.of(part.model, options.build), options.build)
     except OrtisanError as error:
         return GraphReport(part.title, nodes, 0, (), str(error))
     groups = group_left_out(compiled.left_out)

@@ -16,6 +16,7 @@ import onnx_ir as ir
 from ortisan.converter.fuse import fuse_patterns
 from ortisan.converter.passes import cleanup
 from ortisan.converter.passes.fold import fold_constants
+from ortisan.converter.passes.freeze import freeze_overridable, overridable
 from ortisan.converter.passes.infer import infer_shapes
 from ortisan.converter.passes.inline import inline_functions
 from ortisan.converter.passes.loop_constants import release_carried
@@ -142,21 +143,18 @@ def _overridable_as_inputs(model: ir.Model) -> Iterator[None]:
     Before IR version 4 every initializer had to be an input and none can be overridden, so those inputs are removed.
     """
     graph = model.graph
-    overridable = [value for value in graph.inputs if value.is_initializer()]
     if model.ir_version < _OVERRIDABLE_IR_VERSION:
-        kept = [value for value in graph.inputs if not value.is_initializer()]
-        graph.inputs.clear()
-        graph.inputs.extend(kept)
+        freeze_overridable(model)
         model.ir_version = _OVERRIDABLE_IR_VERSION
-        overridable = []
-    tensors = [value.const_value for value in overridable]
-    for value in overridable:
+    hidden = overridable(graph)
+    tensors = [value.const_value for value in hidden]
+    for value in hidden:
         graph.initializers.pop(value.name or "")
         value.const_value = None
     try:
         yield
     finally:
-        for value, tensor in zip(overridable, tensors, strict=True):
+        for value, tensor in zip(hidden, tensors, strict=True):
             value.const_value = tensor
             graph.register_initializer(value)
 
