@@ -74,26 +74,19 @@ def time_pair(
 
     `shared` maps inputs that both sessions update in place to their outputs.
     """
-    case = _first_accepted(runner, (compiled, stock), cases)
-    ours, theirs = runner.time((compiled, stock), (case.feeds, case.feeds), effort or Effort(), shared=shared)
-    version = f"onnxruntime {onnxruntime().__version__}, all optimizations"
-    return Bench(case.label, compiled.threads, len(ours), _timing(ours), _timing(theirs), version)
+    failure: RunFailed | None = None
+    for case in cases:
+        try:
+            ours, theirs = runner.time((compiled, stock), (case.feeds, case.feeds), effort or Effort(), shared=shared)
+        except RunFailed as failed:
+            failure = failed
+            continue
+        version = f"onnxruntime {onnxruntime().__version__}, all optimizations"
+        return Bench(case.label, compiled.threads, len(ours), _timing(ours), _timing(theirs), version)
+    raise OptionError(
+        f"the model rejects all sample inputs ({failure}); pass inputs that it accepts (--inputs FILE.npz, or inputs=)"
+    )
 
 
 def _timing(times: Sequence[float]) -> Timing:
     return Timing(min(times), statistics.median(times))
-
-
-def _first_accepted(runner: Isolated, sessions: Sequence[SessionSpec], cases: Iterable[Case]) -> Case:
-    failure: RunFailed | None = None
-    for case in cases:
-        try:
-            for session in sessions:
-                runner.run(session, case.feeds)
-        except RunFailed as failed:
-            failure = failed
-        else:
-            return case
-    raise OptionError(
-        f"the model rejects all sample inputs ({failure}); pass inputs that it accepts (--inputs FILE.npz, or inputs=)"
-    )
