@@ -10,6 +10,7 @@ import ortisan
 from ortisan.codegen.cpu.build import build_library, shared_sources
 from ortisan.codegen.cpu.isa import find_isa
 from ortisan.codegen.cpu.library import render_library
+from ortisan.codegen.tools.detection import keep_detection, take_detection
 from tests.models.hostile import hostile_models
 
 ISA = find_isa("native")
@@ -52,3 +53,25 @@ def test_the_second_library_compiles_only_its_own(tmp_path: Path, monkeypatch: p
         built = build_library(sources(model, name=name), name=name, isa=ISA)
         logs.append((built.library.parent / "build.log").read_text(encoding="utf-8"))
     assert ["custom_ops.cpp.o" in log for log in logs] == [True, False]
+    assert ["Detecting CXX compiler ABI info" in log for log in logs] == [True, False]
+
+
+def test_a_detection_that_can_not_be_kept_is_no_reason_to_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    monkeypatch.setenv("ORTISAN_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    found = tmp_path / "build" / "CMakeFiles" / "4.0.0" / "CMakeSystem.cmake"
+    found.parent.mkdir(parents=True)
+    found.write_text("set(A 1)\n", encoding="utf-8")
+    keep_detection("key", tmp_path / "build", tmp_path)
+    assert take_detection("key", tmp_path / "new") == []
+
+
+def test_a_detection_that_names_the_build_folder_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORTISAN_CACHE_DIR", str(tmp_path / "cache"))
+    found = tmp_path / "work" / "build" / "CMakeFiles" / "4.0.0" / "CMakeSystem.cmake"
+    found.parent.mkdir(parents=True)
+    for text, kept in ((f'set(A "{tmp_path / "work"}/x")\n', False), ("set(A 1)\n", True)):
+        found.write_text(text, encoding="utf-8")
+        keep_detection("key", tmp_path / "work" / "build", tmp_path / "work")
+        assert bool(take_detection("key", tmp_path / "new")) == kept
+    assert (tmp_path / "new" / "CMakeFiles" / "4.0.0" / "CMakeSystem.cmake").read_text() == "set(A 1)\n"

@@ -15,6 +15,7 @@ from pathlib import Path
 from ortisan.codegen.tools import build_cache as cache
 from ortisan.codegen.tools.build_folder import build_folder
 from ortisan.codegen.tools.cache_place import cache_folder, make_cache_folder
+from ortisan.codegen.tools.detection import detection_key, keep_detection, take_detection
 from ortisan.codegen.tools.objects import keep_objects, take_objects
 from ortisan.codegen.tools.toolchain import BUILD_VARIABLES, find_cmake, find_ninja, run_tool
 from ortisan.errors import OptionError, ToolchainError
@@ -101,7 +102,9 @@ def _build(project: Project, work: Path, *, on_progress: Callable[[str], None] |
             on_progress(step)
 
     cmake, ninja = str(find_cmake()), str(find_ninja())
-    configure = [cmake, "-S", str(source), "-B", str(build), "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}"]
+    detection = detection_key(Path(cmake), _surroundings(project))
+    detected = take_detection(detection, build)
+    configure = [cmake, "-S", str(source), "-B", str(build), "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}", *detected]
     settings = {**project.settings, **project.unkeyed}
     if project.shared:
         settings["ORTISAN_OBJECTS"] = str(take_objects(_object_keys(project), work / "objects"))
@@ -112,6 +115,8 @@ def _build(project: Project, work: Path, *, on_progress: Callable[[str], None] |
             on_progress(phase)
         if (code := run_tool(argv, log=log, on_line=tell, environment={"TMPDIR": str(work)})) != 0:
             raise _failure(project.name, code, key, log, work)
+    if not detected:
+        keep_detection(detection, build, work)
     keep_objects(_object_keys(project), build)
     return {file: build / file for file in project.products} | {_LOG: log}
 
