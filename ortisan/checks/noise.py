@@ -1,7 +1,7 @@
 """How far a model's own outputs move when nothing that matters changes: the bound where a named tolerance is too tight.
 
 The source model runs with ONNX Runtime's optimizations, with its inputs moved by an ulp, and with its weights moved by
-an ulp. A model of float16, of quantizers or with an argmax can move more than the tolerance; a compiled model may then
+a few. A model of float16, of quantizers or with an argmax can move more than the tolerance; a compiled model may then
 differ by a small multiple of that, in size and in the share of elements.
 """
 

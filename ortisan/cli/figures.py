@@ -40,8 +40,8 @@ def show_verification(verification: Verification, *, compiled: bool = True) -> N
 
 def _noise(noise: Noise) -> str:
     if noise.unstable:
-        return f"when its inputs or weights move by an ulp, {noise.unstable}"
-    return f"by {number(noise.max_abs)} when ONNX Runtime optimizes it, or inputs or weights move by an ulp"
+        return f"when its inputs or weights move by a few ulps, {noise.unstable}"
+    return f"by {number(noise.max_abs)} when ONNX Runtime optimizes it, or inputs or weights move by a few ulps"
 
 
 def _ulp(difference: Difference) -> str:

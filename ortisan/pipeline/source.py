@@ -118,7 +118,7 @@ class Source:
 
     @functools.cached_property
     def moved_file(self) -> Path:
-        """A file of the model with each weight moved by an ulp; it goes with the source."""
+        """A file of the model with each weight moved by a few ulps; it goes with the source."""
         model = self.original()
         move_weights(model)
         return self._write(model)

@@ -1,4 +1,4 @@
-"""Moves every weight by an ulp, at random: the same model as far as anyone can tell, for measuring its noise."""
+"""Moves every weight by a few ulps, at random: the same model as far as rounding goes, for measuring its noise."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from ortisan.registry.dtypes import Array
 _FEWEST_ELEMENTS = 8
 """Smaller constants may be sizes or scales, which have to stay as they are."""
 _FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE)
+_ULPS = {ir.DataType.FLOAT: 4, ir.DataType.DOUBLE: 4}
+"""How far weights move: as much as a sum of some hundred terms is rounded. A sum of float16 is rounded once."""
 
 
 def move_weights(model: ir.Model, seed: int = 0) -> int:
@@ -37,15 +39,22 @@ def _constant(node: ir.Node) -> ir.TensorProtocol | None:
 def _moved(tensor: ir.TensorProtocol | None, rng: np.random.Generator) -> ir.TensorProtocol | None:
     if tensor is None or tensor.dtype not in _FLOATS or tensor.size < _FEWEST_ELEMENTS:
         return None
-    return ir.tensor(move_array(tensor.numpy(), rng), dtype=tensor.dtype, name=tensor.name)
+    moved = move_array(tensor.numpy(), rng, _ULPS.get(tensor.dtype, 1))
+    return ir.tensor(moved, dtype=tensor.dtype, name=tensor.name)
 
 
-def move_array(array: Array, rng: np.random.Generator) -> Array:
-    """Each float becomes the next one up or down, at random; 0, NaN, infinity and arrays of whole numbers stay."""
+def move_array(array: Array, rng: np.random.Generator, ulps: int = 1) -> Array:
+    """Each float becomes the next one up or down, at random, or one that is up to `ulps` away; 0, NaN, infinity and
+    arrays of whole numbers stay.
+    """
     if array.dtype.kind != "f" or _are_whole(array):
         return array
     ends = np.where(rng.random(array.shape) < 0.5, -np.inf, np.inf).astype(array.dtype)
-    moved: Array = np.where(np.isfinite(array) & (array != 0), np.nextafter(array, ends), array).astype(array.dtype)
+    steps = rng.integers(1, ulps + 1, array.shape)
+    moved: Array = array
+    for taken in range(ulps):
+        can_move = np.isfinite(moved) & (moved != 0) & (taken < steps)
+        moved = np.where(can_move, np.nextafter(moved, ends), moved).astype(array.dtype)
     return moved
 
 
