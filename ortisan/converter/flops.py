@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import onnx_ir as ir
@@ -50,11 +51,13 @@ def typical_dims(value: ir.Value | None) -> tuple[int, ...] | None:
     """The dims of a value, symbols at a typical size; None if its rank is not known."""
     if value is None or value.shape is None:
         return None
-    return tuple(max(dim if isinstance(dim, int) else _typical(dim), 0) for dim in value.shape)
+    return tuple(max(dim if isinstance(dim, int) else _typical(dim.value), 0) for dim in value.shape)
 
 
-def _typical(dim: ir.SymbolicDim) -> int:
-    if dim.value is None:
+@functools.lru_cache(maxsize=4096)
+def _typical(text: str | None) -> int:
+    if text is None:
         return TYPICAL_DIM
+    dim = ir.SymbolicDim(text)
     size = dim.evaluate(dict.fromkeys(dim.free_symbols(), TYPICAL_DIM))
     return size if isinstance(size, int) else TYPICAL_DIM

@@ -97,7 +97,8 @@ def _canonicalize(
             raise ModelError(f"shapes can't be inferred: {reason}")
         unfused, refusals = unfuse_contrib_ops(model, frozen)
         counts.update(unfused)
-        infer_shapes(model)
+        if any(unfused.values()):
+            infer_shapes(model)
         failures = _simplify(model, frozen, counts, optional)
         fused, near_misses = fuse_patterns(model, frozen, optional)
         counts.update(fused)
