@@ -18,6 +18,9 @@ from ortisan.runtime.engine import RunFailed
 
 T = TypeVar("T")
 
+_THREADS = 4
+"""They wait for the child, for a disk or for a hash most of the time."""
+
 
 class SourceRuns:
     """Opens sessions and runs the reference in the background; their errors are raised when a result is requested.
@@ -40,14 +43,15 @@ class SourceRuns:
         self._open = ExitStack()
         self.runner = self._open.enter_context(Isolated())
         self._label = label
-        self._pool = ThreadPoolExecutor(2, thread_name_prefix="ortisan")
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="ortisan")
         self._open.callback(self._pool.shutdown, cancel_futures=True)
         self.reference = reference_session(path)
         self._stock = [stock_session(path, threads=number, providers=tuple(providers)) for number in threads]
         wanted = [*([self.reference] if verify else []), *(self._stock if time else [])]
         self._opened = {spec: self._pool.submit(self._begin, spec) for spec in wanted}
         self._expected: Future[Expected] | None = None
-        self._timed: list[Case] = []
+        self._timed: Future[list[Case]] | None = None
+        self._times = time
 
     def __enter__(self) -> SourceRuns:
         return self
@@ -66,15 +70,22 @@ class SourceRuns:
             opened.result()
 
     def begin_runs(self, cases: Cases, *, first_only: bool = False) -> None:
-        """Starts running the reference on these inputs, or on the first of them."""
+        """Starts running the reference on these inputs, or on the first of them, and then looks for inputs to time."""
         opened = self._opened.get(self.reference)
-        if opened is not None:
+        if opened is None:
+            return
 
-            def run() -> Expected:
-                opened.result()
-                return expect(self.runner, self.reference, cases.compared(first_only=first_only), cases)
+        def run() -> Expected:
+            opened.result()
+            return expect(self.runner, self.reference, cases.compared(first_only=first_only), cases)
 
-            self._expected = self._pool.submit(run)
+        def find() -> list[Case]:
+            self.expected()  # a sampler serves one after the other
+            return self._find_timed(cases)
+
+        self._expected = self._pool.submit(run)
+        if self._times:
+            self._timed = self._pool.submit(find)
 
     def expected(self) -> Expected:
         """The reference outputs: the model with optimizations off."""
@@ -92,14 +103,17 @@ class SourceRuns:
 
     def timed_cases(self, cases: Cases) -> list[Case]:
         """Inputs worth timing that the source model accepts, the most typical first; found once."""
-        if not self._timed:
-            trials = Trials(self.runner, self.stock()[-1], cases)
-            first = trials.first(cases.timed())
-            if first is None:
-                raise OptionError(trials.none_accepted())
-            beside = [trials.first(attempts) for attempts in cases.timed_beside()]
-            self._timed = list({found.case.label: found.case for found in (first, *beside) if found}.values())
-        return self._timed
+        if self._timed is None:
+            self._timed = self._pool.submit(self._find_timed, cases)
+        return self._timed.result()
+
+    def _find_timed(self, cases: Cases) -> list[Case]:
+        trials = Trials(self.runner, self.stock()[-1], cases)
+        first = trials.first(cases.timed())
+        if first is None:
+            raise OptionError(trials.none_accepted())
+        beside = [trials.first(attempts) for attempts in cases.timed_beside()]
+        return list({found.case.label: found.case for found in (first, *beside) if found}.values())
 
     def _begin(self, spec: SessionSpec) -> None:
         """Opens a session; its error names the source model and offers to build without comparing."""

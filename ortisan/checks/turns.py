@@ -14,8 +14,8 @@ from ortisan.runtime.engine import Feeds, caller
 class Effort:
     """How long to time. With `runs` that many; else until `seconds` are over, but no fewer than `fewest` runs.
 
-    With `limit`, timing stops after `clear` seconds if every run agrees on whether the first session takes more than
-    `limit` times as long as the second.
+    With `limit`, timing stops after `clear` seconds if the runs tell whether the first session takes more than `limit`
+    times as long as the second: when one answer leads by `fewest_clear` runs if it is no, by `fewest` if it is yes.
     """
 
     seconds: float = 2.0
@@ -55,12 +55,13 @@ def interleave(
 
 
 def _is_enough(times: Sequence[Sequence[float]], seconds: float, effort: Effort) -> bool:
-    """Whether time is up or the verdict is clear. Calling a model slower takes more runs, because that has
+    """Whether time is up or the verdict is clear. Calling a model slower takes a longer lead, because that has
     consequences.
     """
     runs = len(times[0])
     if effort.limit is not None and seconds > effort.clear:
         slower = sum(ours > effort.limit * theirs for ours, theirs in zip(*times, strict=True))
-        if (slower == 0 and runs >= effort.fewest_clear) or (slower == runs and runs >= effort.fewest):
+        lead = runs - 2 * slower
+        if lead >= effort.fewest_clear or -lead >= effort.fewest:
             return True
     return runs >= effort.fewest and seconds > effort.seconds

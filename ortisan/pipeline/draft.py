@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import shutil
 from collections.abc import Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -76,19 +76,20 @@ def write_draft(staged: Path, compiled: Compilation, job: Job) -> Draft:
     """Writes the model, the library and the sources. Without any op left, the model is the caller's own."""
     name, options = compiled.name, job.options
     library, compiler = None, None
-    if compiled.ops:
-        library = f"lib{name}.so"
-        sources = render_sources(compiled)
-        if not options.sources_only:
-            built = build_sources(compiled, sources, on_progress=job.say)
-            compiler = built.compiler
-            write_files(staged, {library: built.library.read_bytes()})
-        write_files(staged / "src", sources)
-    job.say("writing the model")
-    if compiled.ops:
-        save_with_external_data(substitute_ops(compiled), staged, name)
-    else:
-        job.source.write_unchanged(staged, name)
+    model = job.runs.beside(lambda: _write_model(staged, compiled, job))
+    try:
+        if compiled.ops:
+            library = f"lib{name}.so"
+            sources = render_sources(compiled)
+            if not options.sources_only:
+                built = build_sources(compiled, sources, on_progress=job.say)
+                compiler = built.compiler
+                write_files(staged, {library: built.library.read_bytes()})
+            write_files(staged / "src", sources)
+        job.say("writing the model")
+    finally:
+        wait([model])  # whatever happened, nothing is written into the folder from here on
+    model.result()
     files = file_sizes(staged, sorted(f.name for f in staged.iterdir() if f.is_file() and f.name != MANIFEST))
     facts = Written(
         model=f"{name}.onnx",
@@ -101,6 +102,13 @@ def write_draft(staged: Path, compiled: Compilation, job: Job) -> Draft:
     )
     hashes = job.runs.beside(lambda: (add_hashes(staged, files), job.source.describe()))
     return Draft(staged, compiled, facts, hashes)
+
+
+def _write_model(staged: Path, compiled: Compilation, job: Job) -> None:
+    if compiled.ops:
+        save_with_external_data(substitute_ops(compiled), staged, compiled.name)
+    else:
+        job.source.write_unchanged(staged, compiled.name)
 
 
 def write_without(draft: Draft, reasons: Mapping[int, str], job: Job) -> Draft:

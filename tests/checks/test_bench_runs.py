@@ -48,6 +48,7 @@ def forever(*seconds: float) -> Iterator[float]:
         ((0.1,), (0.12,), 1.05, 3),  # clearly not slower
         ((0.13,), (0.1,), 1.05, 5),  # clearly slower
         ((0.1, 0.12), (0.1,), 1.05, 10),  # runs that disagree need the whole time
+        ((0.12, 0.1, 0.1, 0.1, 0.1, 0.1), (0.1,), 1.05, 5),  # not slower in all but one
         ((0.01,), (0.02,), 1.05, 17),  # half a second at least
         ((1e-5,), (1e-5,), 1.05, 200),  # never more than that
         ((3.0,), (3.0,), None, 5),  # nor fewer

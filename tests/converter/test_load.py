@@ -12,7 +12,7 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from ortisan.converter.read.load import load_model
+from ortisan.converter.read.load import copy_model, load_model
 from ortisan.errors import ModelError
 from tests.models.mlp import mlp
 from tests.models.text import random_feeds, run_ort, text_model
@@ -302,3 +302,25 @@ def test_a_constant_is_what_its_tensor_says() -> None:
     value = load_model(model).graph.initializers["s"]
     assert value.dtype == ir.DataType.INT64
     assert value.shape == ir.Shape([2])
+
+
+def test_a_weight_is_read_once_for_all_who_hold_it(tmp_path: Path) -> None:
+    onnx.save(mlp(), tmp_path / "mlp.onnx")
+    loaded = load_model(tmp_path / "mlp.onnx")
+    held = [
+        tensor.numpy()
+        for model in (loaded, copy_model(loaded))
+        if (tensor := next(iter(model.graph.initializers.values())).const_value) is not None
+    ]
+    assert len(held) == 2
+    assert held[0] is held[1]
+
+
+def test_a_file_that_is_no_file_of_the_disk_can_be_read() -> None:
+    read, write = os.pipe()
+    with os.fdopen(write, "wb") as end:
+        end.write(mlp().SerializeToString())
+    try:
+        assert len(load_model(f"/dev/fd/{read}").graph) > 0
+    finally:
+        os.close(read)

@@ -6,9 +6,11 @@ not read until their values are needed. Anything wrong with the input raises `Mo
 
 from __future__ import annotations
 
+import mmap
 import os
+import weakref
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import onnx
@@ -20,6 +22,7 @@ from ortisan.converter.read.check import check_structure
 from ortisan.converter.read.depth import check_depth
 from ortisan.converter.read.payload import check_payload
 from ortisan.errors import ModelError, OrtisanError
+from ortisan.registry.dtypes import Array
 from ortisan.registry.surprise import Surprise, surprises
 
 Tensor = ir.TensorProtocol
@@ -89,15 +92,23 @@ def _read(path: Path) -> onnx.ModelProto:
     if path.is_dir():
         raise ModelError(f"'{path}' is a folder, expected an ONNX file")
     try:
-        size = path.stat().st_size
-        if size > _MAX_PROTOBUF_BYTES:
-            raise ModelError(f"'{path}' is larger than 2 GB, which protobuf can't hold; save it with external data")
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            size = path.stat().st_size
+            if size > _MAX_PROTOBUF_BYTES:
+                raise ModelError(f"'{path}' is larger than 2 GB, which protobuf can't hold; save it with external data")
+            if not (size and path.is_file()):
+                return _parse(file.read(), path)
+            # Mapped, a file is not copied before protobuf makes its own copy.
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as data:
+                return _parse(data, path)
     except OSError as error:
         raise ModelError(f"'{path}' can't be read: {error.strerror or error}") from error
+
+
+def _parse(data: bytes | memoryview, path: Path) -> onnx.ModelProto:
     if not data:
         raise ModelError(f"'{path}' is empty, expected an ONNX file")
-    if data[4:8] == _ORT_FORMAT_TAG:
+    if bytes(data[4:8]) == _ORT_FORMAT_TAG:
         raise ModelError(f"'{path}' is in ORT format; pass the ONNX file that it was converted from")
     proto = onnx.ModelProto()
     try:
@@ -260,7 +271,22 @@ def _own(tensor: Tensor, what: str, model_path: Path | None) -> Tensor:
         return _locate(tensor, what, model_path)
     if isinstance(tensor, ir.StringTensor):
         return tensor
-    return ir.LazyTensor(lambda: tensor, dtype=tensor.dtype, shape=tensor.shape, name=tensor.name)  # type: ignore[arg-type]
+    return ir.LazyTensor(_shared(tensor), dtype=tensor.dtype, shape=tensor.shape, name=tensor.name)  # type: ignore[arg-type]
+
+
+def _shared(tensor: Tensor) -> Callable[[], Tensor]:
+    """Reads a tensor once for all who use it at a time: protobuf copies the bytes whenever it is asked for them."""
+    held: weakref.ref[Array] | None = None
+
+    def read() -> Tensor:
+        nonlocal held
+        array = held() if held is not None else None
+        if array is None:
+            array = tensor.numpy()
+            held = weakref.ref(array)
+        return ir.Tensor(array, dtype=tensor.dtype, name=tensor.name)
+
+    return read
 
 
 def _locate(tensor: ir.ExternalTensor, what: str, model_path: Path | None) -> ir.ExternalTensor:
