@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ortisan.checks.inputs import Cases
-from ortisan.checks.isolated import Isolated, RunDied
+from ortisan.checks.isolated import RUN_SECONDS, Isolated, RunDied
 from ortisan.checks.samples import Case
 from ortisan.checks.session import SessionSpec
 from ortisan.errors import OptionError
 from ortisan.runtime.engine import RunFailed
 
-SAMPLE_SECONDS = 20.0
-"""How long a sample may run before it counts as one that never ends."""
+_SAMPLE_SECONDS = 10.0
+"""How long a sample may run before it counts as one that never ends; inputs of the caller's may take longer."""
 _BUDGET_SECONDS = 5.0
 """Once samples have run for this long, no further size is tried."""
 _MOST_DEATHS = 8
@@ -90,7 +90,7 @@ class Trials:
     def first(self, attempts: Iterable[Case]) -> ExpectedCase | None:
         for case in attempts:
             try:
-                done = self._runner.run(self._spec, case.feeds, SAMPLE_SECONDS)
+                done = self._runner.run(self._spec, case.feeds, RUN_SECONDS if case.given else _SAMPLE_SECONDS)
             except RunFailed as failed:
                 if case.given:
                     raise OptionError(f"ONNX Runtime itself can't run the model on {case.label}: {failed}") from failed
