@@ -154,7 +154,7 @@ def time_whole(
     draft: Draft, job: Job, case: Case, path: Path | None = None, *, seconds: float = _WHOLE_SECONDS
 ) -> Iterator[Bench]:
     """`path` is a model that calls the draft's library, the draft's own if not given."""
-    effort = Effort(seconds, limit=1 / WORTH, clear=0.25 * seconds, fewest=5, fewest_clear=3)
+    effort = Effort(seconds, limit=1 / WORTH, clear=0.25 * seconds, fewest=5, fewest_clear=3, by_best=True)
     for stock in job.runs.stock():
         session = draft.session(stock.threads)
         session = session if path is None else replace(session, path=path)

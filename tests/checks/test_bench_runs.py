@@ -69,6 +69,15 @@ def test_how_often_two_sessions_run(
     assert times[0][0] == pytest.approx(1e3 * ours[0])
 
 
+def test_the_best_runs_can_be_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that disagree for ever, of a session that is faster at its best."""
+    clock = Clock()
+    monkeypatch.setattr(turns, "time", clock)
+    sessions = [Session(clock, forever(0.1, 0.2)), Session(clock, forever(0.12))]
+    times = turns.interleave(sessions, [{}, {}], turns.Effort(limit=1.0, by_best=True))
+    assert len(times[0]) == 5
+
+
 def test_a_given_number_of_runs() -> None:
     clock = Clock()
     sessions = [Session(clock, forever(0.1)) for _ in range(2)]
