@@ -52,6 +52,12 @@ class Builder:
         """Whether an existing node already fails unless a >= b."""
         return any(guard.kind == "at_least" and guard.a == a and guard.b == b for guard in self.guards)
 
+    def require_at_least(self, a: Dim, b: Dim, what: str) -> None:
+        """Refused if a < b is known, else checked at run time."""
+        facts = Facts(self.origin)
+        facts.at_least(a, b, what)
+        self.guards.update(dict.fromkeys(facts.guards))
+
     def add(self, op: Op, *inputs: Value) -> Value:
         return self.add_many(op, *inputs)[0]
 

@@ -87,6 +87,15 @@ WINOGRAD = [
     for case in WINOGRAD
 ]  # fmt: skip
 CASES += WINOGRAD
+# Volumes.
+CASES += [
+    _conv("3d", 4, 6, (3, 3, 3), image=(5, 9, 7), pads=[1] * 6, bias=True), _conv("3d_first", 3, 17, (5, 1, 3), image=(6, 4, 9)),
+    _conv("3d_strided", 5, 8, (3, 2, 3), image=(8, 7, 9), strides=[2, 3, 1], dilations=[2, 1, 2], pads=[2, 0, 1, 1, 2, 3]),
+    _conv("3d_groups", 6, 4, (2, 3, 3), image=(4, 6, 5), group=2, bias=True), _conv("3d_depthwise", 5, 5, (3, 3, 3), image=(4, 6, 5), group=5, pads=[1] * 6),
+    _conv("3d_1x1x1", 17, 3, (1, 1, 1), image=(3, 4, 5)), _conv("3d_every_other", 4, 3, (1, 3, 3), image=(5, 4, 5), strides=[2, 1, 1]),
+    _conv("3d_same", 2, 3, (2, 3, 4), image=(5, 4, 6), auto_pad="SAME_UPPER"), _conv("3d_wider", 2, 3, (7, 3, 3), image=(2, 4, 5), pads=[3, 1, 1, 3, 1, 1]),
+    _conv("3d_nothing", 2, 3, (3, 3, 3), image=(2, 4, 5), dynamic=False, ort=False),
+]  # fmt: skip
 CASES += [
     _conv("no_batch", 3, 4, (3, 3), batch=0, **AROUND, ort=False), _conv("no_output", 3, 4, (3, 3), image=(2, 5), dynamic=False, ort=False),
     _conv("depthwise_of_nothing", 5, 5, (3, 3), group=5, image=(0, 4), **AROUND, ort=False),
@@ -117,8 +126,10 @@ def test_what_cpus_have_no_kernel_for_is_left() -> None:
 def test_what_is_not_supported_is_refused() -> None:
     same = _conv("same", 2, 2, (3, 3), auto_pad="SAME_UPPER", strides=[2, 2])
     refused(same, "auto_pad of Conv with strides depends on the dynamic dim")
-    volume = Case("volume", "Conv", {"x": values(1, 2, 9, 9, 9), "w": values(2, 2, 3, 3, 3)}, constants=("w",))
-    refused(volume, "lines and images, with 3 and 4 dims")
+    more = Case("more", "Conv", {"x": values(1, 2, 3, 3, 3, 3), "w": values(2, 2, 1, 1, 1, 1)}, constants=("w",))
+    refused(more, "lines, images and volumes, with 3, 4 and 5 dims")
+    deep = _conv("deep", 2, 2, (5, 1, 1), image=(3, 4, 4), dynamic=False)
+    refused(deep, "the output of a convolution: -1 is below 0")
     refused(_conv("negative", 2, 2, (3, 3), pads=[-1, 0, 0, 0]), "pads of .* are not supported")
 
 

@@ -24,6 +24,14 @@ BOTH = {
     "ceil_beyond": {"kernel_shape": [1, 2], "strides": [4, 4], "pads": [0, 0, 0, 1], "ceil_mode": 1},
     "dilated": {"kernel_shape": [3, 2], "dilations": [2, 3], "pads": [1, 1, 1, 1]},
     "line": {"kernel_shape": [3], "strides": [2], "shape": (2, 5, 23), "pads": [1, 1]},
+    "volume": {"kernel_shape": [2, 3, 2], "strides": [2, 1, 3], "pads": [1, 1, 0, 0, 2, 1], "shape": (2, 5, 6, 7, 8)},
+    "volume_ceil": {
+        "kernel_shape": [3, 2, 3],
+        "strides": [2, 3, 2],
+        "pads": [1, 0, 1, 1, 1, 0],
+        "ceil_mode": 1,
+        "shape": (1, 3, 6, 6, 7),
+    },
     "same": {"kernel_shape": [2, 3], "auto_pad": "SAME_LOWER"},
     "one_channel": {"kernel_shape": [3, 3], "shape": (2, 1, 9, 30)},
     "many_channels": {"kernel_shape": [3, 3], "shape": (1, 603, 5, 9), "pads": [1, 1, 1, 1]},
@@ -34,6 +42,17 @@ CASES += [
     _pool("AveragePool", "counts", kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1),
     _pool("AveragePool", "counts_ceil", kernel_shape=[3, 3], strides=[2, 3], pads=[1, 0, 0, 1], count_include_pad=1, ceil_mode=1),
 ]  # fmt: skip
+CASES += [
+    _pool("LpPool", f"{p}_{len(shape)}", shape=shape, p=p, kernel_shape=[3, 2, 2][: len(shape) - 2], pads=[1, 0, 1, 1, 1, 0][: 2 * len(shape) - 4])
+    for p in (1, 2, 3)
+    for shape in ((2, 5, 9), (2, 4, 9, 7), (1, 3, 5, 6, 7))
+] + [_pool("LpPool", "plain", kernel_shape=[2, 2], strides=[2, 3])]  # fmt: skip
+CASES += [_pool("GlobalLpPool", f"{p}", p=p) for p in (1, 2, 3)] + [_pool("GlobalLpPool", "line", shape=(2, 3, 7))]
+CASES += [
+    _pool("LRN", f"{size}_{shape[1]}", shape=shape, size=size, **attributes)
+    for size, shape in ((1, (2, 4, 9, 7)), (3, (2, 4, 9, 7)), (5, (2, 17, 3, 5)), (5, (1, 1, 4, 4)), (7, (2, 3, 5, 5)))
+    for attributes in ({"alpha": 0.5, "beta": 0.6, "bias": 2.0},)
+] + [_pool("LRN", "plain", size=3)]
 CASES += [
     _pool(op, f"{len(shape)}", shape=shape)
     for op in ("GlobalAveragePool", "GlobalMaxPool")
@@ -73,5 +92,5 @@ def test_what_is_not_supported_is_refused() -> None:
 
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
 def test_other_numbers_of_dims_are_refused(op: str) -> None:
-    volume = {"x": values(1, 2, 4, 4, 4)}
-    refused(Case("plain", op, volume, {"kernel_shape": [2, 2, 2]}), "lines and images, with 3 and 4 dims")
+    more = {"x": values(1, 2, 4, 4, 4, 4)}
+    refused(Case("plain", op, more, {"kernel_shape": [2, 2, 2, 2]}), "lines, images and volumes, with 3, 4 and 5 dims")

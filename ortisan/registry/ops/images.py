@@ -20,7 +20,8 @@ Pads = tuple[int, int, int, int]
 """Rows above, columns left, rows below, columns right."""
 
 
-def _extent(size: Dim, before: int, after: int, kernel: int, stride: int) -> Dim:
+def extent(size: Dim, before: int, after: int, kernel: int, stride: int) -> Dim:
+    """How many windows there are along an axis; `kernel` is from their first place to their last."""
     return settle(floor_div(size + (before + after - kernel), stride) + 1)
 
 
@@ -51,10 +52,10 @@ class Conv2d(Op):
         facts.equal(x.shape[3], w.shape[3] * self.group, "channels of the image and of the filters")
         facts.divisible(w.shape[0], self.group, "filters and groups")
         kernel = [(w.shape[axis] - 1) * d + 1 for axis, d in zip((1, 2), self.dilations, strict=True)]
-        rows = _extent(x.shape[1], self.pads[0], self.pads[2], kernel[0], self.strides[0])
-        columns = _extent(x.shape[2], self.pads[1], self.pads[3], kernel[1], self.strides[1])
-        for extent in (rows, columns):
-            facts.at_least(extent, 0, "the output of a convolution")
+        rows = extent(x.shape[1], self.pads[0], self.pads[2], kernel[0], self.strides[0])
+        columns = extent(x.shape[2], self.pads[1], self.pads[3], kernel[1], self.strides[1])
+        for count in (rows, columns):
+            facts.at_least(count, 0, "the output of a convolution")
         return (TensorType(x.dtype, (x.shape[0], rows, columns, w.shape[0])),)
 
     def reference(self, inputs: Sequence[Array], dims: DimValues) -> tuple[Array, ...]:
@@ -116,8 +117,8 @@ class Pool2d(Op):
         if any(pad >= size for pad, size in zip(self.pads, (*spans, *spans), strict=True)):
             raise Refused(f"the padding {self.pads} is as large as the window {self.kernel}")
         rows, columns = (self._count(x.shape[1 + axis], axis) for axis in (0, 1))
-        for extent in (rows, columns):
-            facts.at_least(extent, 0, "the output of a pool")
+        for count in (rows, columns):
+            facts.at_least(count, 0, "the output of a pool")
         return (TensorType(x.dtype, (x.shape[0], rows, columns, x.shape[3])),)
 
     @property
@@ -129,7 +130,7 @@ class Pool2d(Op):
         """How many windows there are along an axis."""
         before, after, stride = self.pads[axis], self.pads[axis + 2], self.strides[axis]
         if not self.ceil:
-            return _extent(size, before, after, self._spans[axis], stride)
+            return extent(size, before, after, self._spans[axis], stride)
         begin_inside = floor_div(size + (before - 1), stride) + 1
         return minimum(settle(ceil_div(size + (before + after - self._spans[axis]), stride) + 1), settle(begin_inside))
 

@@ -1,26 +1,23 @@
-"""Conv, MaxPool and AveragePool over lines and images: the channels go last, and back where ONNX has them."""
+"""What windows over lines, images and volumes are, and how these look with their channels last."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from ortisan.registry.builder import Builder
 from ortisan.registry.dims import Dim, is_static
-from ortisan.registry.entries import Site, lowers
+from ortisan.registry.entries import Site
 from ortisan.registry.graph import Value
-from ortisan.registry.ops import Conv2d, Pool2d
 from ortisan.registry.ops.images import Pads, Pair
 from ortisan.registry.refusal import Refused
 
 CHANNELS_LAST, CHANNELS_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
-_POOL = ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides")
 
 
-def image(site: Site) -> Value:
-    """The image with two dims for places and the channels last: a line is an image of one row."""
-    b, x = site.builder, site.need(0)
+def image(site: Site, given: Value | None = None) -> Value:
+    """The first input, or `given`, with two dims for places and the channels last: a line is an image of one row."""
+    b, x = site.builder, given or site.need(0)
     if len(x.shape) == 3:
         n, c, length = x.shape
         return b.reshape(b.permute(x, (0, 2, 1)), (n, 1, length, c))
@@ -37,28 +34,60 @@ def channels_first(b: Builder, y: Value, rank: int) -> Value:
 
 
 @dataclass(frozen=True)
-class _Windows:
+class Windows:
+    """Windows along two axes; `pads` as ops over images have them."""
+
     kernel: Pair
     strides: Pair
     dilations: Pair
     pads: Pads
 
 
-def _windows(site: Site, kernel: Sequence[int], places: Sequence[Dim]) -> _Windows:
-    """The attributes of windows over these places, one row for a line."""
+@dataclass(frozen=True)
+class Steps:
+    """Windows along one axis."""
+
+    kernel: int
+    stride: int
+    dilation: int
+    before: int
+    after: int
+
+    @property
+    def span(self) -> int:
+        """Places from a window's first to its last."""
+        return self.dilation * (self.kernel - 1) + 1
+
+
+ONE = Steps(1, 1, 1, 0, 0)
+
+
+def across(rows: Steps, columns: Steps) -> Windows:
+    return Windows(
+        (rows.kernel, columns.kernel),
+        (rows.stride, columns.stride),
+        (rows.dilation, columns.dilation),
+        (rows.before, columns.before, rows.after, columns.after),
+    )
+
+
+def windows_of(site: Site, kernel: Sequence[int], places: Sequence[Dim]) -> list[Steps]:
+    """The attributes of windows over these places, axis by axis."""
     count = len(kernel)
+    if count not in (1, 2, 3):
+        kinds = "lines, images and volumes, with 3, 4 and 5 dims"
+        raise Refused(f"{site.op_type} is supported for {kinds}, not for {site.need(0).type}")
     strides, dilations = (numbers(site, name, (1,) * count) for name in ("strides", "dilations"))
     pads = _pads(site, kernel, places, strides, dilations)
     if min((*kernel, *strides, *dilations), default=1) < 1:
         raise Refused(f"{site.op_type} with a kernel, a stride or a dilation below 1 is not defined")
-    if count == 1:
-        return _Windows((1, kernel[0]), (1, strides[0]), (1, dilations[0]), (0, pads[0], 0, pads[1]))
-    return _Windows(_pair(kernel), _pair(strides), _pair(dilations), (pads[0], pads[1], pads[2], pads[3]))
+    return [Steps(*each) for each in zip(kernel, strides, dilations, pads[:count], pads[count:], strict=True)]
 
 
-def _pair(numbers: Sequence[int]) -> Pair:
-    first, second = numbers
-    return first, second
+def plane_of(steps: Sequence[Steps]) -> Windows:
+    """Those of an image, or of a line as an image of one row."""
+    rows, columns = steps if len(steps) == 2 else (ONE, *steps)
+    return across(rows, columns)
 
 
 def numbers(site: Site, name: str, default: Sequence[int]) -> list[int]:
@@ -94,36 +123,3 @@ def _same(site: Site, place: Dim, span: int, stride: int) -> int:
         raise Refused(f"auto_pad of {site.op_type} with strides depends on the dynamic dim {place}; write the pads out")
     missing: int = (-(-place // stride) - 1) * stride + span - place
     return max(missing, 0)
-
-
-@lowers("Conv", attributes=["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"])
-def conv(site: Site) -> Value:
-    b, x, w, bias = site.builder, image(site), site.need(1), site.optional(2)
-    rank = len(site.need(0).shape)
-    if len(w.shape) != rank or not all(map(is_static, w.shape)):
-        raise Refused(f"Conv needs filters of known size with {rank} dims, not {w.type}")
-    windows = _windows(site, w.shape[2:], site.need(0).shape[2:])
-    filters = b.permute(b.reshape(w, (*w.shape[:2], *windows.kernel)), CHANNELS_LAST)
-    group = int(site.attribute("group", 1))
-    op = Conv2d(windows.strides, windows.pads, windows.dilations, group, bias is not None)
-    return channels_first(b, b.add(op, x, filters, *([bias] if bias is not None else [])), rank)
-
-
-@lowers("MaxPool", attributes=[*_POOL, "storage_order"])
-def max_pool(site: Site) -> Value:
-    site.refuse_outputs(1)
-    return _pool(site, "max", counts=False)
-
-
-@lowers("AveragePool", attributes=[*_POOL, "count_include_pad"])
-def average_pool(site: Site) -> Value:
-    return _pool(site, "mean", counts=bool(site.attribute("count_include_pad", 0)))
-
-
-def _pool(site: Site, kind: Literal["max", "mean"], *, counts: bool) -> Value:
-    b, x, places = site.builder, image(site), site.need(0).shape[2:]
-    kernel = numbers(site, "kernel_shape", (1,) * len(places))
-    windows = _windows(site, kernel, places)
-    ceil = bool(site.attribute("ceil_mode", 0))
-    op = Pool2d(kind, windows.kernel, windows.strides, windows.pads, counts, windows.dilations, ceil)
-    return channels_first(b, b.add(op, x), len(places) + 2)

@@ -1,0 +1,46 @@
+"""Volumes with the channels last, and as images: their layers are rows of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ortisan.registry.builder import Builder
+from ortisan.registry.dims import Dim, settle
+from ortisan.registry.graph import Value
+from ortisan.registry.lower.images.windows import Steps
+from ortisan.registry.ops import DynamicSlice, Pad
+from ortisan.registry.ops.images import extent
+
+
+def volume(b: Builder, x: Value) -> Value:
+    """[batch, depth, height, width, channels]"""
+    return b.permute(x, (0, 2, 3, 4, 1))
+
+
+def volume_first(b: Builder, y: Value) -> Value:
+    return b.permute(y, (0, 4, 1, 2, 3))
+
+
+def as_planes(b: Builder, x: Value) -> Value:
+    n, depth, *plane = x.shape
+    return b.reshape(x, (settle(n * depth), *plane))
+
+
+def as_volume(b: Builder, y: Value, outer: Sequence[Dim]) -> Value:
+    return b.reshape(y, (*outer, *y.shape[1:]))
+
+
+def layers(b: Builder, x: Value, depth: Steps) -> list[Value]:
+    """For each place of a window along the depth, what all windows have there."""
+    padded = x
+    if depth.before or depth.after:
+        padded = b.add(Pad((0, depth.before, 0, 0, 0), (0, depth.after, 0, 0, 0)), x)
+    count = extent(x.shape[1], depth.before, depth.after, depth.span, depth.stride)
+    b.require_at_least(count, 0, "the output of a convolution")
+    n, _, *rest = x.shape
+    found = []
+    for place in range(depth.kernel):
+        part = DynamicSlice((0, place * depth.dilation, 0, 0, 0), (n, count, *rest), (1, depth.stride, 1, 1, 1))
+        is_whole = depth.kernel == depth.stride == 1
+        found.append(padded if is_whole else b.add(part, padded))
+    return found
