@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnxruntime
 import target
 from hub import load, padded, tokenizer
+from timing import interleaved
 
 import ortisan
 from ortisan.models import BertSize, bert
 
 SMALL = BertSize(layers=2, hidden=64, heads=4, intermediate=128, vocabulary=256, positions=128)
 TEXTS = ("ONNX Runtime, one extra library, no compiler on the server.", "Short.", "Something of a length in between.")
-
-
-def interleaved(sessions: dict[str, Any], feeds: dict[str, Any], seconds: float) -> dict[str, float]:
-    """The best time of each session in milliseconds, turn by turn, so that noise hits all alike."""
-    best = dict.fromkeys(sessions, float("inf"))
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        for name, session in sessions.items():
-            start = time.perf_counter()
-            session.run(None, feeds)
-            best[name] = min(best[name], 1e3 * (time.perf_counter() - start))
-    return best
 
 
 def main() -> None:

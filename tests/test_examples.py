@@ -16,6 +16,7 @@ COMMANDS = {
     "gpt2.py": (["--small", "--steps", "8", "--prompt", "One prompt", "--prompt", "and another"], ["same tokens"]),
     "llama.py": (["--small", "--steps", "8"], ["same tokens", "cache in place"]),
 }
+FETCHED_COMMANDS = {"ocr.py": (["--seconds", "0.2"], ["no compiler on the server", "2026-11-19 08:15", "same words"])}
 TORCH_COMMANDS = {
     "torch_compile.py": (["bert", "--small", "--seconds", "0.2"], ["largest difference", "speedup"]),
     "train.py": (["--steps", "30"], ["step   29", "largest difference"]),
@@ -24,7 +25,7 @@ TORCH_COMMANDS = {
 
 
 def test_every_example_is_short() -> None:
-    assert set(COMMANDS) | set(TORCH_COMMANDS) <= {path.name for path in EXAMPLES.glob("*.py")}
+    assert set(COMMANDS) | set(FETCHED_COMMANDS) | set(TORCH_COMMANDS) <= {path.name for path in EXAMPLES.glob("*.py")}
     for path in EXAMPLES.glob("*.py"):
         assert len(path.read_text().splitlines()) < 80, path.name
 
@@ -33,6 +34,15 @@ def test_every_example_is_short() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_an_example_runs(name: str) -> None:
     check_example(name, *COMMANDS[name])
+
+
+@pytest.mark.build
+@pytest.mark.network
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FETCHED_COMMANDS)
+def test_an_example_with_a_published_model_runs(name: str, tmp_path: Path) -> None:
+    arguments, expected = FETCHED_COMMANDS[name]
+    check_example(name, [*arguments, "--folder", str(tmp_path)], expected)
 
 
 @pytest.mark.build
