@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnxruntime
 import target
 from hub import load, padded, tokenizer
+from timing import compare
 
 import ortisan
 from ortisan.models import BertSize, bert
 
 SMALL = BertSize(layers=2, hidden=64, heads=4, intermediate=128, vocabulary=256, positions=128)
 TEXTS = ("ONNX Runtime, one extra library, no compiler on the server.", "Short.", "Something of a length in between.")
-
-
-def interleaved(sessions: dict[str, Any], feeds: dict[str, Any], seconds: float) -> dict[str, float]:
-    """The best time of each session in milliseconds, turn by turn, so that noise hits all alike."""
-    best = dict.fromkeys(sessions, float("inf"))
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        for name, session in sessions.items():
-            start = time.perf_counter()
-            session.run(None, feeds)
-            best[name] = min(best[name], 1e3 * (time.perf_counter() - start))
-    return best
 
 
 def main() -> None:
@@ -55,10 +42,7 @@ def main() -> None:
         outputs = [session.run(None, feeds) for session in sessions.values()]
         difference = max(float(abs(a - b).max()) for a, b in zip(*outputs, strict=True))
         print(f"largest difference       {difference:8.1e}")
-        times = interleaved(sessions, feeds, options.seconds)
-    for name, best in times.items():
-        print(f"{name:24} {best:8.2f} ms")
-    print(f"{'speedup':24} {times['onnxruntime'] / times['ortisan']:8.2f}")
+        compare(sessions, feeds, options.seconds)
 
 
 if __name__ == "__main__":

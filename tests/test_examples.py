@@ -16,6 +16,10 @@ COMMANDS = {
     "gpt2.py": (["--small", "--steps", "8", "--prompt", "One prompt", "--prompt", "and another"], ["same tokens"]),
     "llama.py": (["--small", "--steps", "8"], ["same tokens", "cache in place"]),
 }
+IMAGE_COMMANDS = {
+    "resnet.py": (["--small", "--seconds", "0.2"], ["image 1: classes", "same classes", "speedup"]),
+    "detect.py": (["--small", "--seconds", "0.2"], ["class", "same 9 boxes", "speedup"]),
+}
 TORCH_COMMANDS = {
     "torch_compile.py": (["bert", "--small", "--seconds", "0.2"], ["largest difference", "speedup"]),
     "train.py": (["--steps", "30"], ["step   29", "largest difference"]),
@@ -24,15 +28,15 @@ TORCH_COMMANDS = {
 
 
 def test_every_example_is_short() -> None:
-    assert set(COMMANDS) | set(TORCH_COMMANDS) <= {path.name for path in EXAMPLES.glob("*.py")}
+    assert set(COMMANDS) | set(IMAGE_COMMANDS) | set(TORCH_COMMANDS) <= {path.name for path in EXAMPLES.glob("*.py")}
     for path in EXAMPLES.glob("*.py"):
         assert len(path.read_text().splitlines()) < 80, path.name
 
 
 @pytest.mark.build
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [*COMMANDS, *IMAGE_COMMANDS])
 def test_an_example_runs(name: str) -> None:
-    check_example(name, *COMMANDS[name])
+    check_example(name, *(COMMANDS | IMAGE_COMMANDS)[name])
 
 
 @pytest.mark.build
