@@ -107,7 +107,7 @@ struct ConvTiles {
           if (k0 == 0 && !is_short()) {
             for (int64_t i = 0; i < (end - begin) * width; ++i) tile[i] = T(0);
           }
-          if (k1 == K) fetch_output(p, panels, y, begin, end);
+          if (k1 == K && K >= depth_that_fetches) fetch_output(p, panels, y, begin, end);
           if (is_short())
             add_all(b, K, panels, y, begin, end, tile);
           else
