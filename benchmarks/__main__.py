@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks import plot, tables
+from benchmarks import layers, plot, tables
 from benchmarks.machine import Machine, cpu_name
 from benchmarks.measure import Plan, measure
 from benchmarks.peers import HUGE, ORT, OURS, PEERS, RIVALS, versions
@@ -75,6 +75,18 @@ def run_all(workloads: list[Workload], plan: Plan, console: Console) -> Report:
         return Report(command, cpu_name(), versions(plan.peers), machine.limits, tuple(results))
 
 
+def show_layers(workloads: list[Workload], plan: Plan, console: Console) -> None:
+    """Prints what each layer takes, with the first number of threads."""
+    threads, seconds = plan.threads[0], plan.effort.seconds / plan.effort.rounds
+    for workload in workloads:
+        with tempfile.TemporaryDirectory(prefix="ortisan-bench-") as name, console.status(workload.title):
+            machine = Machine(Path(name), (threads,))
+            machine.measure()
+            found = layers.measure_layers(workload, Path(name), threads, seconds)
+            machine.measure()
+        console.print(layers.table(workload.title, found, machine.limits[threads].gflops))
+
+
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
@@ -85,6 +97,9 @@ def main(
     only: Annotated[str | None, typer.Option("--only", help="Names of workloads, with commas.")] = None,
     peers: Annotated[str | None, typer.Option("--peers", help="Names of runtimes, with commas.")] = None,
     threads: Annotated[str | None, typer.Option("--threads", help="Numbers of threads; 1,2 by default.")] = None,
+    by_layer: Annotated[
+        bool, typer.Option("--layers", help="Time the layers of convolutional networks instead.")
+    ] = False,
     seconds: Annotated[float | None, typer.Option(help="How long to time each workload and thread count.")] = None,
     output: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")] = None,
     picture: Annotated[Path | None, typer.Option("--plot", help="Draw them to this .png, and an .svg.")] = None,
@@ -111,6 +126,12 @@ def main(
             loads=1 if quick else 3,
             cold_builds=not quick,
         )
+        if by_layer:
+            chosen = [workload for workload in _workloads(only, quick=False) if workload.convolutional]
+            if not chosen:
+                raise typer.BadParameter("none of these workloads is a convolutional network", param_hint="--only")
+            show_layers(chosen, plan, console)
+            raise typer.Exit
         report = run_all(_workloads(only, quick), plan, console)
     if output is not None:
         output.write_text(json.dumps(plain(report.to_json()), indent=1) + "\n", encoding="utf-8")

@@ -174,7 +174,10 @@ def open_torch(subject: Subject, threads: int) -> Opened:
 
     torch.set_num_threads(threads)
     torch._dynamo.reset()
-    module = module_of(read_weights(subject.model)).eval()
+    weights = read_weights(subject.model)
+    if "conv.0.weight" in weights:
+        raise Unavailable("convolutional networks are not written as modules")
+    module = module_of(weights).eval()
     inputs = {name: torch.from_numpy(array) for name, array in subject.feeds.items()}
     compiled = torch.compile(module, backend="inductor", dynamic=False)
 

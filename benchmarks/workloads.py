@@ -11,7 +11,19 @@ import onnx
 import onnx_ir as ir
 
 from benchmarks.models import VitSize, chain, mlp, vit
-from ortisan.models import BertSize, Gpt2Size, LlamaSize, bert, gpt2, llama
+from ortisan.models import (
+    BertSize,
+    Gpt2Size,
+    LlamaSize,
+    bert,
+    efficientnet,
+    gpt2,
+    llama,
+    mobilenet,
+    resnet,
+    unet,
+    yolo,
+)
 
 Feeds: TypeAlias = "dict[str, Any]"
 
@@ -38,6 +50,8 @@ class Workload:
     moved_bytes: int = 0
     """What has to be read and written once, for a workload that memory limits."""
     fusible: Fusible | None = None
+    convolutional: bool = False
+    """Its layers can be timed by `--layers`."""
     quick: bool = True
     """Part of `--quick`."""
     huge: bool = False
@@ -174,6 +188,16 @@ def _decoder(
     )
 
 
+def _images(
+    name: str, title: str, make: Callable[[], ir.Model], flops: int, *, image: int = 224, batch: int = 1
+) -> Workload:
+    """A convolutional network."""
+    shape = (batch, 3, image, image)
+    return Workload(
+        name, title, make, lambda: _normal(pixel_values=shape), flops=flops, convolutional=True, quick=False
+    )
+
+
 _SMALL = BertSize(layers=2, hidden=128, heads=2, intermediate=512, vocabulary=1000)
 _LLAMA = LlamaSize(layers=8, hidden=768, heads=12, kv_heads=4, intermediate=2048)
 _FLOATS = 2**20
@@ -189,6 +213,12 @@ WORKLOADS = (
     _decoder("gpt2_in_place_512", "GPT-2 in place, past 512", Gpt2Size(), tokens=1, past=512, capacity=1024),
     _decoder("llama_prefill", "Llama, prompt of 128", _LLAMA, tokens=128, past=0),
     _decoder("llama_decode", "Llama decode, past 128", _LLAMA, tokens=1, past=128),
+    _images("resnet50", "ResNet-50, 224 x 224", resnet, 8_178_368_512),
+    _images("resnet18_batch", "ResNet-18, 8 x 224 x 224", lambda: resnet(18), 29_025_173_504, batch=8),
+    _images("mobilenet", "MobileNetV2, 224 x 224", mobilenet, 601_548_544),
+    _images("efficientnet", "EfficientNet-B0, 224 x 224", efficientnet, 771_629_504),
+    _images("yolo", "YOLOv8n, 640 x 640", yolo, 8_743_987_200, image=640),
+    _images("unet", "U-Net, 256 x 256", unet, 21_256_732_672, image=256),
     Workload(
         "mlp",
         "MLP 64-128x4-10, batch 32",

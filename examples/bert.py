@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime
 import target
 from hub import load, padded, tokenizer
-from timing import interleaved
+from timing import compare
 
 import ortisan
 from ortisan.models import BertSize, bert
@@ -42,10 +42,7 @@ def main() -> None:
         outputs = [session.run(None, feeds) for session in sessions.values()]
         difference = max(float(abs(a - b).max()) for a, b in zip(*outputs, strict=True))
         print(f"largest difference       {difference:8.1e}")
-        times = interleaved(sessions, feeds, options.seconds)
-    for name, best in times.items():
-        print(f"{name:24} {best:8.2f} ms")
-    print(f"{'speedup':24} {times['onnxruntime'] / times['ortisan']:8.2f}")
+        compare(sessions, feeds, options.seconds)
 
 
 if __name__ == "__main__":

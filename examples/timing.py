@@ -1,4 +1,4 @@
-"""Times sessions against each other."""
+"""Times sessions in turn."""
 
 from __future__ import annotations
 
@@ -16,3 +16,11 @@ def interleaved(sessions: dict[str, Any], feeds: dict[str, Any], seconds: float)
             session.run(None, feeds)
             best[name] = min(best[name], 1e3 * (time.perf_counter() - start))
     return best
+
+
+def compare(sessions: dict[str, Any], feeds: dict[str, Any], seconds: float) -> None:
+    """Prints the best times of `onnxruntime` and `ortisan`, and their ratio."""
+    times = interleaved(sessions, feeds, seconds)
+    for name, best in times.items():
+        print(f"{name:24} {best:8.2f} ms")
+    print(f"{'speedup':24} {times['onnxruntime'] / times['ortisan']:8.2f}")

@@ -16,7 +16,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import ortisan
-from benchmarks import fresh, products, tables, timing
+from benchmarks import fresh, layers, products, tables, timing
 from benchmarks.__main__ import app
 from benchmarks.machine import Limits, Machine
 from benchmarks.measure import Plan, check_outputs, measure
@@ -30,7 +30,8 @@ from ortisan.converter.flops import node_flops
 from ortisan.converter.read.load import load_model
 from ortisan.converter.save import save_with_external_data
 from ortisan.errors import OptionError
-from ortisan.models import BertSize, Gpt2Size, LlamaSize
+from ortisan.models import BertSize, Gpt2Size, LlamaSize, mobilenet
+from ortisan.models.images import Stage
 from ortisan.runtime.manifest import plain
 from tests.models.sessions import open_session
 
@@ -39,6 +40,7 @@ TINY_BERT = BertSize(layers=1, hidden=128, heads=2, intermediate=64, vocabulary=
 TINY_GPT2 = Gpt2Size(layers=1, hidden=128, heads=2, vocabulary=50, positions=16)
 TINY_LLAMA = LlamaSize(layers=2, hidden=128, heads=2, kv_heads=1, intermediate=96, vocabulary=50)
 BY_NAME = {workload.name: workload for workload in WORKLOADS}
+IMAGES = ("resnet50", "resnet18_batch", "mobilenet", "efficientnet", "yolo", "unet")
 SMALL = {
     "bert": _bert("bert", "tiny BERT", TINY_BERT, 2, 7),
     "vit": _vit("vit", "tiny ViT", TINY_VIT),
@@ -76,9 +78,9 @@ def test_vit_outputs_are_of_order_1(tmp_path: Path) -> None:
     assert 0.1 < logits.std() < 10
 
 
-@pytest.mark.parametrize("name", ["bert", "vit", "mlp"])
+@pytest.mark.parametrize("name", ["bert", "vit", "mlp", *IMAGES])
 def test_the_flops_are_those_of_the_products(name: str) -> None:
-    workload = SMALL[name]
+    workload = SMALL.get(name) or BY_NAME[name]
     model = _with_fixed_dims(as_proto(workload.make()), workload.feeds())
     inferred = load_model(onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True))
     products = ("MatMul", "Gemm", "Conv")
@@ -136,7 +138,7 @@ def test_workloads_of_one_model_share_what_is_built() -> None:
 
 def test_every_transformer_is_described_to_the_optimizer() -> None:
     assert BY_NAME["vit"].fusible == Fusible("vit", 12, 768)
-    assert [name for name, workload in BY_NAME.items() if workload.fusible is None] == ["mlp", "chain"]
+    assert {name for name, workload in BY_NAME.items() if workload.fusible is None} == {*IMAGES, "mlp", "chain"}
 
 
 def test_the_padded_workload_hides_keys_but_no_whole_row() -> None:
@@ -442,11 +444,32 @@ def test_figures_that_could_not_be_written_are_not_measured(tmp_path: Path, monk
     assert json.loads((tmp_path / "new" / "all.json").read_text())
 
 
-@pytest.mark.parametrize("arguments", [["--only", "nothing"], ["--peers", "nobody"], ["--threads", "0"]])
+@pytest.mark.parametrize(
+    "arguments", [["--layers", "--only", "bert"], ["--only", "nothing"], ["--peers", "nobody"], ["--threads", "0"]]
+)
 def test_what_is_not_there_is_refused(arguments: list[str]) -> None:
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 2
     assert "Invalid value" in done.output
+
+
+@pytest.mark.build
+def test_the_layers_of_a_network_are_timed(tmp_path: Path) -> None:
+    stages = (Stage(2, 16, 1, 2),)
+    workload = replace(BY_NAME["mobilenet"], make=lambda: mobilenet(image=16, stages=stages, classes=5))
+    workload = replace(workload, feeds=lambda: {"pixel_values": np.ones((3, 3, 16, 16), np.float32)})
+    found = layers.measure_layers(workload, tmp_path, 1, 0.0)
+    assert [(layer.kernel, layer.size) for layer in found] == [
+        ("conv2d", "3 x 16 x 16 x 3 to 32, 3 x 3 / 2"),
+        ("gemm", "192 x 32 x 64"),
+        ("depthwise2d", "3 x 8 x 8 x 64, 3 x 3 / 2"),
+        ("gemm", "48 x 64 x 16"),
+        ("gemm", "48 x 16 x 1280"),
+        ("gemm", "3 x 1280 x 5"),
+    ]
+    assert found[1].flops == 2 * 192 * 32 * 64
+    assert all(0 < layer.seconds < 1 for layer in found)
+    assert len(layers.table("a network", found, 100.0).rows) == len(found)
 
 
 @pytest.mark.build

@@ -17,6 +17,10 @@ COMMANDS = {
     "llama.py": (["--small", "--steps", "8"], ["same tokens", "cache in place"]),
 }
 FETCHED_COMMANDS = {"ocr.py": (["--seconds", "0.2"], ["no compiler on the server", "2026-11-19 08:15", "same words"])}
+IMAGE_COMMANDS = {
+    "resnet.py": (["--small", "--seconds", "0.2"], ["image 1: classes", "same classes", "speedup"]),
+    "detect.py": (["--small", "--seconds", "0.2"], ["class", "same 9 boxes", "speedup"]),
+}
 TORCH_COMMANDS = {
     "torch_compile.py": (["bert", "--small", "--seconds", "0.2"], ["largest difference", "speedup"]),
     "train.py": (["--steps", "30"], ["step   29", "largest difference"]),
@@ -25,15 +29,16 @@ TORCH_COMMANDS = {
 
 
 def test_every_example_is_short() -> None:
-    assert set(COMMANDS) | set(FETCHED_COMMANDS) | set(TORCH_COMMANDS) <= {path.name for path in EXAMPLES.glob("*.py")}
+    named = {*COMMANDS, *IMAGE_COMMANDS, *FETCHED_COMMANDS, *TORCH_COMMANDS}
+    assert named <= {path.name for path in EXAMPLES.glob("*.py")}
     for path in EXAMPLES.glob("*.py"):
         assert len(path.read_text().splitlines()) < 80, path.name
 
 
 @pytest.mark.build
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [*COMMANDS, *IMAGE_COMMANDS])
 def test_an_example_runs(name: str) -> None:
-    check_example(name, *COMMANDS[name])
+    check_example(name, *(COMMANDS | IMAGE_COMMANDS)[name])
 
 
 @pytest.mark.build

@@ -8,6 +8,20 @@ from __future__ import annotations
 
 from ortisan.models.bert import BertSize, bert
 from ortisan.models.gpt2 import Gpt2Size, gpt2
+from ortisan.models.images import efficientnet, mobilenet, resnet, unet
 from ortisan.models.llama import LlamaSize, llama
+from ortisan.models.yolo import yolo
 
-__all__ = ["BertSize", "Gpt2Size", "LlamaSize", "bert", "gpt2", "llama"]
+__all__ = [
+    "BertSize",
+    "Gpt2Size",
+    "LlamaSize",
+    "bert",
+    "efficientnet",
+    "gpt2",
+    "llama",
+    "mobilenet",
+    "resnet",
+    "unet",
+    "yolo",
+]

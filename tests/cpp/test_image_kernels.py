@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -98,7 +98,25 @@ def _sizes() -> list[Size]:
         Size("depthwise2d", 2, image, channels, channels, window, Conv2d(strides, around(*window), group=channels))
         for image in images
         for channels in (1, 3, 17, 64, 600)
-        for window, strides in (((3, 3), (1, 1)), ((5, 5), (2, 2)))
+        for window, strides in (
+            ((3, 3), (1, 1)),
+            ((5, 5), (2, 2)),
+            ((3, 3), (2, 2)),
+            ((2, 5), (3, 1)),
+            ((7, 7), (1, 1)),
+        )
+    ]
+    found += [
+        Size("depthwise2d", 2, image, channels, channels, window, replace(op, group=channels))
+        for image in ((1, 1), (3, 2), (9, 40))
+        for channels in (17, 64, 144)
+        for window, op in (
+            ((3, 3), Conv2d(pads=(4, 4, 4, 4))),
+            ((3, 5), Conv2d((2, 1), (1, 0, 1, 0))),
+            ((5, 3), Conv2d((1, 2), (2, 3, 2, 5))),
+            ((3, 3), Conv2d(pads=(2, 2, 2, 2), dilations=(2, 1))),
+            ((3, 3), Conv2d(pads=(2, 2, 2, 2), dilations=(1, 2))),
+        )
     ]
     found += [
         Size("dot2d", 2, image, channels, filters, (3, 3), Conv2d(pads=(1, 1, 1, 1), dilations=dilations))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 
@@ -14,6 +15,7 @@ import ortisan
 from ortisan.codegen.cpu.build import build_library
 from ortisan.codegen.cpu.loops.boxes import COPY
 from ortisan.pipeline.generate import render_sources
+from tests.models.images import small_networks
 from tests.models.text import run_ort, text_model
 from tests.sanitized import run_sanitized
 from tests.tolerances import LAYERS
@@ -122,3 +124,30 @@ def test_under_address_and_undefined_sanitizers(tmp_path: Path) -> None:
     assert "finished" in run_sanitized(
         SCRIPT.format(model=str(tmp_path / "cnn.onnx")), "address,undefined", built.library
     )
+
+
+NETWORKS = small_networks()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_networks_of_the_package_compile_but_for_the_choice_of_boxes(name: str) -> None:
+    model = ir.to_proto(NETWORKS[name])
+    onnx.checker.check_model(model, full_check=True)
+    compiled = ortisan.compile(model)
+    assert [left.op_type for left in compiled.left_out] == (["NonMaxSuppression"] if name == "selected" else [])
+    (pixels,) = model.graph.input
+    shape = [dim.dim_value or 2 for dim in pixels.type.tensor_type.shape.dim]
+    found = ort.InferenceSession(model.SerializeToString()).run(None, {pixels.name: image(*shape)})
+    assert all(np.isfinite(array).all() and array.std() > 0.01 for array in found)
+
+
+@pytest.mark.build
+def test_the_networks_of_the_package_are_right(tmp_path: Path) -> None:
+    for name, network in NETWORKS.items():
+        model = ir.to_proto(network)
+        artifact = ortisan.build(model, tmp_path / name, keep="all", verify=False, tune="off")
+        shape = [dim.dim_value or 3 for dim in model.graph.input[0].type.tensor_type.shape.dim]
+        feeds = {"pixel_values": image(*shape)}
+        stock = ort.InferenceSession(model.SerializeToString()).run(None, feeds)
+        for mine, theirs in zip(ortisan.load(artifact).run(None, feeds), stock, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=LAYERS, atol=LAYERS)

@@ -34,5 +34,11 @@ ORTISAN_INLINE inline void keep_in_register([[maybe_unused]] V& v) {
 #endif
 }
 
+// The same for an address: GCC would keep many of them, in more registers than there are.
+template <class T>
+ORTISAN_INLINE inline void keep_in_register(const T*& address) {
+  asm("" : "+r"(address));
+}
+
 }  // namespace detail
 }  // namespace ortisan

@@ -6,7 +6,8 @@
 // for which that column is outside; filter rows outside of the image are left out. Sums are added up in the order of k,
 // whatever is left out, so a pixel does not depend on its neighbours, nor on the batch.
 //
-// Where the filters' rows are short, tiles would begin again too often: what the pixels read is gathered first, row by row.
+// Where the filters' rows are short, tiles would begin again too often: a tile of its own goes over all rows of the filters, and
+// what the pixels at the edges read is gathered first. So is what all pixels read where rows of the output are short.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +16,51 @@
 #include "conv_shape.h"
 #include "gemm.h"
 #include "lanes.h"
+#include "short_tile.h"
 
 namespace ortisan {
 namespace detail {
 
 constexpr int64_t conv_tasks = 32;  // as many as there should be, so that they can be shared out evenly
-constexpr int64_t short_run = 48;  // k of one row of the filters below which pixels are gathered
+constexpr int64_t short_run = 48;  // k of one row of the filters that are too few for a tile
+constexpr int64_t short_elements = 4096;  // what a tile at an edge gathers
 constexpr int64_t gathered_elements = 16384;  // what a task gathers at a time
 constexpr int64_t gathered_rows = 128;
 constexpr int64_t narrow = 4;  // columns of the output that make tiles too low
+
+// Whether tiles go over all rows of the filters at once.
+template <class T>
+constexpr bool has_short_runs(const ConvShape& s) {
+  const int64_t run = s.kernel_columns * s.C;
+  return run < short_run && s.columns >= narrow && s.dilation_x == 1 && s.groups == 1 &&
+         s.kernel_rows * run * tile_rows<T> <= short_elements;
+}
+
+// Gathers what the windows of `count` neighbours in a row of the output read, K elements each. Writes up to a vector more.
+template <class T>
+inline void gather_neighbours(const ConvShape& s, int64_t image, int64_t y, int64_t begin, int64_t count, const T* x,
+                              const T* x_end, int64_t channel, int64_t channels, T* to) {
+  constexpr int64_t lanes = lane_count<T>;
+  const int64_t run = s.kernel_columns * channels, line = s.W * s.C;
+  const bool together = s.dilation_x == 1 && s.groups == 1;
+  const T* corner = x + (image * s.H + s.input_row(y, 0)) * line + channel;
+  for (int64_t column = begin; column < begin + count; ++column) {
+    const int64_t first = s.input_column(column, 0);
+    const bool whole = together && first >= 0 && first + s.kernel_columns <= s.W;
+    for (int64_t i = 0; i < s.kernel_rows; ++i, to += run) {
+      const bool inside = s.is_inside(y, i);
+      const T* from = corner + i * s.dilation_y * line + first * s.C;
+      if (whole && inside && x_end - from >= run + lanes) {
+        for (int64_t k = 0; k < run; k += lanes) __builtin_memcpy(to + k, from + k, lanes * sizeof(T));
+        continue;
+      }
+      for (int64_t j = 0; j < s.kernel_columns; ++j) {
+        const bool there = inside && uint64_t(s.input_column(column, j)) < uint64_t(s.W);
+        for (int64_t k = 0; k < channels; ++k) to[j * channels + k] = there ? from[j * s.dilation_x * s.C + k] : T(0);
+      }
+    }
+  }
+}
 
 // The tiles of one rectangle over up to tile_panels panels of one group.
 template <class T>
@@ -49,14 +86,16 @@ struct ConvTiles {
 
  private:
   int64_t run_length() const { return s.kernel_columns * channels; }
+  bool is_short() const { return has_short_runs<T>(s); }
 
   void run_panels(int64_t p, int64_t panels) const {
     T sums[largest_band * NR * tile_panels<T>];
     const int64_t K = s.kernel_rows * run_length(), width = panels * NR;
     const int64_t across = band.right - band.left, tiles = ceil_quotient(across, rows_over<T>(panels));
     const T* b = packed + p * K * NR;
-    for (int64_t k0 = 0; k0 < K; k0 += blocking.depth) {
-      const int64_t k1 = min_of(k0 + blocking.depth, K);
+    const int64_t depth = is_short() ? K : blocking.depth;
+    for (int64_t k0 = 0; k0 < K; k0 += depth) {
+      const int64_t k1 = min_of(k0 + depth, K);
       const int64_t all = (band.bottom - band.top) * tiles;
       const bool fetches = tile_of<T>::prefetches && blocking.prefetch && all > 1;
       const int64_t share = fetches ? (k1 - k0) * NR * int64_t(sizeof(T)) / all : 0;
@@ -65,17 +104,36 @@ struct ConvTiles {
       for (int64_t y = band.top; y < band.bottom; ++y) {
         for (int64_t t = 0; t < tiles; ++t) {
           const int64_t begin = band.left + t * across / tiles, end = band.left + (t + 1) * across / tiles;
-          if (k0 == 0) {
+          if (k0 == 0 && !is_short()) {
             for (int64_t i = 0; i < (end - begin) * width; ++i) tile[i] = T(0);
           }
-          if (k1 == K) fetch_output(p, panels, y, begin, end);
-          add(b, K * NR, panels, y, begin, end, k0, k1, tile, next, share);
+          if (k1 == K && K >= depth_that_fetches) fetch_output(p, panels, y, begin, end);
+          if (is_short())
+            add_all(b, K, panels, y, begin, end, tile);
+          else
+            add(b, K * NR, panels, y, begin, end, k0, k1, tile, next, share);
           next += share;
           if (k1 == K) finish(p, panels, y, begin, end, tile);
           tile += (end - begin) * width;
         }
       }
     }
+  }
+
+  // The sums of pixels [begin, end) of row y over all K, where runs are short.
+  void add_all(const T* b, int64_t K, int64_t panels, int64_t y, int64_t begin, int64_t end, T* sums) const {
+    if (s.input_column(begin, 0) < 0 || s.input_column(end - 1, s.kernel_columns - 1) >= s.W) {
+      T a[short_elements + lane_count<T>];
+      gather_neighbours(s, band.image, y, begin, end - begin, x, x + s.N * s.H * s.W * s.C, channel, channels, a);
+      for (int64_t i = 0; i < (end - begin) * panels * NR; ++i) sums[i] = T(0);
+      return add_shape_of(end - begin, panels, K, a, K, b, K * NR, sums, {});
+    }
+    int64_t first = 0, last = s.kernel_rows;
+    while (first < last && !s.is_inside(y, first)) ++first;
+    while (first < last && !s.is_inside(y, last - 1)) --last;
+    const T* corner = x + ((band.image * s.H + s.input_row(y, 0)) * s.W + s.input_column(begin, 0)) * s.C;
+    add_short<T>(end - begin, panels,
+                 {corner, s.dilation_y * s.W * s.C, s.stride_x * s.C, run_length(), first, last, b, K * NR}, sums);
   }
 
   // Adds what the k in [k0, k1) give to pixels [begin, end) of row y.
@@ -91,7 +149,7 @@ struct ConvTiles {
       if (whole) {
         const int64_t bytes = share * (to - from) / (k1 - k0);
         add_shape_of(end - begin, panels, to - from, row + s.input_column(begin, 0) * s.C + (from - i * run),
-                     b + from * NR, panel_stride, sums, Next::spread(next, bytes, to - from));
+                     s.stride_x * s.C, b + from * NR, panel_stride, sums, Next::spread(next, bytes, to - from));
         next += bytes;
         continue;
       }
@@ -102,8 +160,9 @@ struct ConvTiles {
         s.clip(j, left, right);
         if (left < right) {
           const int64_t bytes = share * (stop - k) / (k1 - k0);
-          add_shape_of(right - left, panels, stop - k, row + s.input_column(left, j) * s.C + (k - tap), b + k * NR,
-                       panel_stride, sums + (left - begin) * width, Next::spread(next, bytes, stop - k));
+          add_shape_of(right - left, panels, stop - k, row + s.input_column(left, j) * s.C + (k - tap),
+                       s.stride_x * s.C, b + k * NR, panel_stride, sums + (left - begin) * width,
+                       Next::spread(next, bytes, stop - k));
           next += bytes;
         }
         k = stop;
@@ -111,9 +170,8 @@ struct ConvTiles {
     }
   }
 
-  void add_shape_of(int64_t rows, int64_t panels, int64_t count, const T* a, const T* b, int64_t panel_stride, T* sums,
-                    const Next& next) const {
-    const int64_t lda = s.stride_x * s.C;
+  static void add_shape_of(int64_t rows, int64_t panels, int64_t count, const T* a, int64_t lda, const T* b,
+                           int64_t panel_stride, T* sums, const Next& next) {
     if constexpr (tile_panels<T> > 1) {
       if (panels > 1) return add_panels<T>(rows, panels, count, a, lda, b, panel_stride, sums, true, next);
     }
@@ -134,32 +192,6 @@ struct ConvTiles {
   }
 };
 
-// What pixel `index` of the output reads, K elements. Writes up to a vector more.
-template <class T>
-inline void gather_pixel(const ConvShape& s, int64_t index, const T* x, const T* x_end, int64_t channel,
-                         int64_t channels, T* to) {
-  constexpr int64_t lanes = lane_count<T>;
-  const int64_t column = index % s.columns, y = index / s.columns % s.rows, image = index / s.columns / s.rows;
-  for (int64_t i = 0; i < s.kernel_rows; ++i) {
-    const T* row = x + (image * s.H + s.input_row(y, i)) * s.W * s.C + channel;
-    const bool inside = s.is_inside(y, i);
-    const bool whole = inside && s.dilation_x == 1 && s.groups == 1 && s.input_column(column, 0) >= 0 &&
-                       s.input_column(column, s.kernel_columns - 1) < s.W;
-    const int64_t run = s.kernel_columns * channels;
-    const T* from = row + s.input_column(column, 0) * s.C;
-    if (whole && x_end - from >= run + lanes) {
-      for (int64_t k = 0; k < run; k += lanes) __builtin_memcpy(to + k, from + k, lanes * sizeof(T));
-      to += run;
-      continue;
-    }
-    for (int64_t j = 0; j < s.kernel_columns; ++j, to += channels) {
-      const int64_t at = s.input_column(column, j);
-      const bool there = inside && uint64_t(at) < uint64_t(s.W);
-      for (int64_t k = 0; k < channels; ++k) to[k] = there ? row[at * s.C + k] : T(0);
-    }
-  }
-}
-
 // How the work is divided: pieces of the output, and shares of the panels of all groups. Both depend on the sizes only.
 struct ConvTasks {
   bool gathers;
@@ -171,7 +203,8 @@ struct ConvTasks {
   static ConvTasks of(const ConvShape& s, const Blocking& blocking) {
     const int64_t run = s.kernel_columns * (s.C / s.groups), K = s.kernel_rows * run;
     const int64_t pixels = s.N * s.rows * s.columns, most = min_of(blocking.band, largest_band);
-    const bool gathers = (run < short_run || s.columns < narrow) && K * tile_rows<T> <= gathered_elements;
+    const bool gathers =
+        (run < short_run || s.columns < narrow) && !has_short_runs<T>(s) && K * tile_rows<T> <= gathered_elements;
     const int64_t together = min_of(min_of(most, gathered_rows), gathered_elements / max_of(1, K));
     const Bands bands = Bands::of(s.N, s.rows, s.columns, most);
     const int64_t pieces = gathers ? ceil_quotient(pixels, together) : bands.count();
@@ -201,8 +234,11 @@ void conv_gathered(const ConvCall<T>& call, const T* packed, int64_t group, int6
   T a[gathered_elements + lane_count<T>];
   const int64_t channels = s.C / s.groups, K = s.kernel_rows * s.kernel_columns * channels, filters = s.O / s.groups;
   const T* x_end = call.x + s.N * s.H * s.W * s.C;
-  for (int64_t i = begin; i < end; ++i) {
-    gather_pixel(s, i, call.x, x_end, group * channels, channels, a + (i - begin) * K);
+  for (int64_t i = begin; i < end;) {
+    const int64_t column = i % s.columns, y = i / s.columns % s.rows, image = i / s.columns / s.rows;
+    const int64_t count = min_of(end - i, s.columns - column);
+    gather_neighbours(s, image, y, column, count, call.x, x_end, group * channels, channels, a + (i - begin) * K);
+    i += count;
   }
   const int64_t before = group * filters;
   detail::run_panels<T>(

@@ -41,7 +41,6 @@ inline float exp_high = 90.0f;  // infinity
 inline float sigmoid_high = 105.0f;  // 1
 inline float tanh_high = 9.1f;  // 1
 inline float mish_high = 40.0f;  // mish is x
-inline float negative_zero = -0.0f;
 
 // Both keep NaN.
 inline float at_least(float x, float low) { return x < low ? low : x; }

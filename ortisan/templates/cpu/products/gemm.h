@@ -83,7 +83,7 @@ struct MacroTile {
       int64_t r = 0;
       for (int64_t t = 0; t < tiles; ++t) {
         const int64_t height = low + (t < higher ? 1 : 0);
-        if (k1 == K) {
+        if (k1 == K && K >= depth_that_fetches) {
           for (int64_t i = 0; i < height; ++i) {
             for (int64_t p = 0; p < min_of(panels, at_once); ++p) prefetch(row + r + i, col + p * NR);
           }

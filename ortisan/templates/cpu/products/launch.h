@@ -14,6 +14,7 @@ namespace detail {
 
 constexpr int64_t largest_band = 256;
 constexpr int64_t depth_in_thin_tiles = 96;  // k per block where two panels are read by two tiles
+constexpr int64_t depth_that_fetches = 128;  // k below which fetching outputs takes longer than it saves
 constexpr int64_t depth_converted = 256;  // k per block of types that are converted to compute with
 
 // Panels that are worked on together: those of a tile. Few rows over one panel have too few independent accumulators to hide the
