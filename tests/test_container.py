@@ -90,6 +90,14 @@ def test_relative_paths_become_absolute(record: Path, tmp_path: Path, monkeypatc
     assert f"{tmp_path}:{tmp_path}:ro" not in said
 
 
+def test_emulation_is_for_this_machine(record: Path, tmp_path: Path) -> None:
+    docker(record)
+    done = ortisan("build", "m.onnx", "-o", tmp_path / "out", "--verify", "emulate", "--in-container", "image")
+    assert done.returncode == 1
+    assert "--verify emulate can't be combined with --in-container" in done.stderr
+    assert not record.exists()
+
+
 def call(folder: Path, *, gpus: bool = False) -> ContainerCall:
     return ContainerCall("image", ("doctor",), (), (folder,), gpus)
 

@@ -110,6 +110,28 @@ def _words(each: Field[Any]) -> list[str]:
     return [flag, value]
 
 
+def test_a_flag_that_is_also_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Options(target="cuda:80", verify="emulate")
+    assert Options.from_json(json.loads(json.dumps(made.to_json()))) == made
+    with pytest.raises(ortisan.OptionError, match="verify must be True, False or 'emulate', not 'no'"):
+        Options(verify="no")  # type: ignore[arg-type]
+    got: dict[str, Any] = {}
+
+    def stop(*_: Any, **given: Any) -> None:
+        got.update(given)
+        raise ortisan.OrtisanError("stopped")
+
+    monkeypatch.setattr(ortisan, "build", stop)
+    command = ["build", "model.onnx", "-o", str(tmp_path), "--verify"]
+    assert "stopped" in CliRunner().invoke(app, [*command, "emulate"]).output
+    assert got["verify"] == "emulate"
+    for words, complaint in (
+        (["emulate", "--no-verify"], "--verify emulate can't be combined with --no-verify"),
+        (["always"], "--verify takes emulate, not 'always'"),
+    ):
+        assert complaint in " ".join(CliRunner().invoke(app, [*command, *words]).output.split())
+
+
 @pytest.mark.torch
 @pytest.mark.parametrize("each", ALL)
 def test_torch_takes_it_or_says_why_not(each: Field[Any]) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from ortisan.checks.session import SessionSpec
 from ortisan.checks.turns import Effort
@@ -51,6 +51,14 @@ class Run:
 
     outputs: list[Array]
     seconds: float
+
+
+class Runner(Protocol):
+    """What runs sessions: a child process, or an emulator."""
+
+    def open(self, spec: SessionSpec) -> list[str]: ...
+    def run(self, spec: SessionSpec, feeds: Feeds, seconds: float = RUN_SECONDS) -> Run: ...
+    def forget(self, spec: SessionSpec) -> None: ...
 
 
 class Isolated:

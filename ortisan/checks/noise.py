@@ -14,7 +14,7 @@ import numpy as np
 
 from ortisan.checks.compare import Difference, compare_outputs, flat
 from ortisan.checks.expected import Expected, ExpectedCase
-from ortisan.checks.isolated import Isolated
+from ortisan.checks.isolated import Runner
 from ortisan.checks.session import SessionSpec
 from ortisan.converter.passes.move_weights import move_array
 from ortisan.errors import ArtifactError
@@ -59,7 +59,7 @@ class Noise:
 
 
 def measure_noise(
-    runner: Isolated, expected: Expected, references: Sequence[SessionSpec], moved: Sequence[SessionSpec]
+    runner: Runner, expected: Expected, references: Sequence[SessionSpec], moved: Sequence[SessionSpec]
 ) -> dict[tuple[str, str], Noise]:
     """(case, output) -> noise. `references` run on inputs moved by an ulp, the sessions of `moved` on the inputs
     themselves: the optimized model, the model with other weights.

@@ -54,6 +54,11 @@ def stock_session(path: Path, *, threads: int | None = None, providers: tuple[st
 def artifact_session(artifact: Artifact, *, threads: int | None = None, weights: Weights | None = None) -> SessionSpec:
     """The artifact as `ortisan.load` opens it; an `ArtifactError` says why it can't run here."""
     check_artifact_runs_here(artifact)
+    return compiled_session(artifact, threads=threads, weights=weights)
+
+
+def compiled_session(artifact: Artifact, *, threads: int | None = None, weights: Weights | None = None) -> SessionSpec:
+    """The artifact, wherever it can run."""
     settings = {**artifact.settings, **({} if weights is None else {"weights": weights})}
     return SessionSpec(
         artifact.model,

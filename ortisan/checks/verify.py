@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from ortisan.checks.compare import Difference, compare_outputs, dtype_of, flat
 from ortisan.checks.expected import Expected, expect
-from ortisan.checks.isolated import RUN_SECONDS, Isolated, Run
+from ortisan.checks.isolated import RUN_SECONDS, Isolated, Runner
 from ortisan.checks.noise import Noise
 from ortisan.checks.samples import Case
 from ortisan.checks.session import SessionSpec
 from ortisan.converter.passes.rounding import coarsest
 from ortisan.errors import ArtifactError, VerifyError
-from ortisan.registry.dtypes import Array, DType
+from ortisan.registry.dtypes import DType
 from ortisan.runtime.engine import RunFailed, onnxruntime
 
 PATIENCE_SECONDS = 15.0
@@ -44,6 +44,12 @@ class Verification:
 
     figures: tuple[Figure, ...]
     reference: str
+    emulated: str | None = None
+    """What was executed in place of a GPU's code, if anything was: "PTX, sm_80"."""
+
+    @property
+    def how(self) -> str:
+        return f"emulated ({self.emulated})" if self.emulated else "run"
 
     @property
     def passed(self) -> bool:
@@ -117,12 +123,6 @@ def verify_session(
     return compare_session(runner, compiled, expect(runner, reference, cases), rounded)
 
 
-class Runner(Protocol):
-    """What runs a session: a child process, or an emulator."""
-
-    def run(self, spec: SessionSpec, feeds: Mapping[str, Array], seconds: float) -> Run: ...
-
-
 def compare_session(
     runner: Runner,
     compiled: SessionSpec,
@@ -139,7 +139,7 @@ def compare_session(
     for number, case in enumerate(expected.cases):
         try:
             # What counts is the second run: ONNX Runtime then uses the layout of memory that the first has shown.
-            for _ in range(2 if number < _RUN_TWICE else 1):
+            for _ in range(_runs(number)):
                 actual = runner.run(compiled, case.case.feeds, _patience(case.seconds)).outputs
         except (RunFailed, ArtifactError) as failed:
             figures.append(_failed_run(case.case, expected.outputs[0], failed))
@@ -148,6 +148,16 @@ def compare_session(
             own = (noise or {}).get((case.case.label, name))
             figures.append(_figure(case.case, name, (ours, theirs), rounded=(rounded or {}).get(name), noise=own))
     return Verification(tuple(figures), f"onnxruntime {onnxruntime().__version__}, optimizations off")
+
+
+def runs_of(expected: Expected) -> int:
+    """How many runs `compare_session` makes."""
+    return sum(map(_runs, range(len(expected.cases))))
+
+
+def _runs(number: int) -> int:
+    """How often the case of this number is run."""
+    return 2 if number < _RUN_TWICE else 1
 
 
 def _patience(seconds: float) -> float:

@@ -11,6 +11,7 @@ from ortisan.codegen.backend import parse_target
 from ortisan.codegen.tools.cache_place import cache_folder
 from ortisan.codegen.tools.container import ContainerCall, run_in_container
 from ortisan.codegen.tools.toolchain import has_gpu
+from ortisan.errors import OptionError
 from ortisan.runtime.artifact import Artifact, open_artifact
 from ortisan.runtime.folder import check_replaceable
 
@@ -20,6 +21,11 @@ _OWN = frozenset({"in_container", "json"})
 def build_in_container(context: typer.Context, image: str, target: str, on_progress: Callable[[str], None]) -> Artifact:
     """Builds with the options of the command in `context`, in a container of `image`."""
     options = context.params
+    if options.get("verify") is not None:
+        raise OptionError(
+            f"--verify {options['verify']} can't be combined with --in-container, which hands back the artifact alone; "
+            "build it there, then run 'ortisan verify DIR --emulate' here"
+        )
     model, output = Path(options["model"]).absolute(), Path(options["output"]).absolute()
     check_replaceable(output)
     read = [Path(options[name]).absolute().parent for name in ("model", "inputs") if options.get(name)]

@@ -95,7 +95,11 @@ def _cuda() -> str:
 def _gpu() -> Finding:
     names = gpus()
     if not names:
-        return Finding("GPU", "optional", "none: nvidia-smi lists no GPU; GPU targets can be built here, but not run")
+        return Finding(
+            "GPU",
+            "optional",
+            "none: nvidia-smi lists no GPU; GPU targets can be built here, and verified by emulation, but not run",
+        )
     provider = why_not_provided([_GPU_PROVIDER])
     state: State = "ok" if provider is None else "optional"
     return Finding(

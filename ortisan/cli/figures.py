@@ -20,6 +20,7 @@ _RESTLESS = 2.0
 def show_verification(verification: Verification, *, compiled: bool = True) -> None:
     worst = verification.worst()
     what = "The compiled model" if compiled else "Nothing is compiled in it; the model"
+    what += f", {verification.how}," if verification.emulated else ""
     state = "agrees with" if verification.passed else "DIFFERS from"
     say(f"{what} {state} {verification.reference}, on {plural(len(verification.cases), 'set')} of inputs:")
     has_ulp = any(_ulp(figure.difference) for figure in worst.values())

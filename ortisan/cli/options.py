@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
 import typer
 
 from ortisan.errors import OptionError
-from ortisan.pipeline.options import Options, option_names
+from ortisan.pipeline.options import Options, flag_texts, option_names
 
 if TYPE_CHECKING:  # the help is shown without the compiler behind it
     from ortisan.converter.read.symbols import Bound
@@ -48,16 +48,20 @@ def takes_options(*, of: str | None = None, **defaults: Any) -> Callable[[Callab
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         listed = [each for each in fields(Options) if each.name in option_names(of=of)]
         parameters = {_parameter_name(each): each for each in listed}
+        texts = [each for each in listed if each.metadata["more"]]
 
         @functools.wraps(command)
         def run(*args: Any, **kwargs: Any) -> None:
             given = {each.name: _read(each, kwargs.pop(name)) for name, each in parameters.items()}
+            for each in texts:
+                given[each.name] = _read_text(each, given[each.name], kwargs.pop(each.name))
             given["target"] = read_target(given["target"], kwargs.pop("arch"))
             command(*args, chosen=given, **kwargs)
 
         own = inspect.signature(command)
         hints = get_type_hints(command, include_extras=True)
         generated = [_parameter(name, each, defaults) for name, each in parameters.items()]
+        generated += [_text_parameter(each) for each in texts]
         generated.insert(1, inspect.Parameter("arch", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Arch))
         kept = [each.replace(annotation=hints[each.name]) for each in own.parameters.values() if each.name != "chosen"]
         positional = [each for each in kept if each.kind != each.KEYWORD_ONLY]
@@ -84,11 +88,30 @@ def _parameter_name(each: Field[Any]) -> str:
 
 
 def _parameter(name: str, each: Field[Any], defaults: Mapping[str, Any]) -> inspect.Parameter:
-    shown = typer.Option(flag_of(each), help=each.metadata["help"], metavar=each.metadata["metavar"])
+    metavar = None if each.metadata["form"] == "flag" else each.metadata["metavar"]
+    shown = typer.Option(flag_of(each), help=each.metadata["help"], metavar=metavar)
     kinds: dict[str, Any] = {"flag": bool, "list": list[str] | None, "dims": list[str] | None, "between": str | None}
     kind = kinds.get(each.metadata["form"], str | None if each.default is None else str)
     default = False if each.metadata["form"] == "flag" else defaults.get(each.name, each.default)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, shown])
+
+
+def _text_parameter(each: Field[Any]) -> inspect.Parameter:
+    """The text that a flag can also be: --verify emulate beside --no-verify."""
+    shown = typer.Option(f"--{each.name}", help=each.metadata["more"], metavar=each.metadata["metavar"])
+    return inspect.Parameter(
+        each.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str | None, shown]
+    )
+
+
+def _read_text(each: Field[Any], value: bool, text: str | None) -> bool | str:
+    if text is None:
+        return value
+    if text not in flag_texts(each):
+        raise OptionError(f"--{each.name} takes {' or '.join(flag_texts(each))}, not '{text}'")
+    if value != each.default:
+        raise OptionError(f"--{each.name} {text} can't be combined with {flag_of(each)}")
+    return text
 
 
 def _read(each: Field[Any], value: Any) -> Any:

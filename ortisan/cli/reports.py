@@ -59,7 +59,8 @@ def show_artifact(artifact: Artifact) -> None:
     for warning in manifest.get("warnings", ()):
         say(f"Warning: {warning}.")
     if manifest.get("not_run"):
-        say(f"Not verified and not timed: {manifest['not_run']}.")
+        what = "Not verified and not timed" if manifest["verification"] is None else "Not timed"
+        say(f"{what}: {manifest['not_run']}.")
     elif artifact.ops and manifest["verification"] is None:
         say("Not verified: it was not compared with ONNX Runtime.")
     say(f"Written to {artifact.folder}")

@@ -36,6 +36,15 @@ class Built:
 
 
 @dataclass(frozen=True)
+class Twin:
+    """A library and its twin, which runs on the CPU over a runtime that has to be loaded before, for all to see."""
+
+    built: Built
+    library: Path
+    runtime: Path
+
+
+@dataclass(frozen=True)
 class Names:
     """What a library, its domain and its custom ops are called."""
 
@@ -76,6 +85,8 @@ class PlanOptions(Protocol):
     def weights(self) -> str: ...
     @property
     def winograd(self) -> bool: ...
+    @property
+    def verify(self) -> bool | str: ...
 
 
 class Plan(Protocol):
@@ -191,8 +202,12 @@ class Backend(Protocol):
         its custom ops -> default) and `tuning`. `built` tells whether there is a library, or only its sources."""
         ...
 
-    def twin(self, sources: Sources, *, name: str, on_progress: Say | None = None) -> tuple[Path, Path]:
-        """Builds a library out of the same sources that runs on the CPU over a runtime of its own; gives both."""
+    def emulated(self) -> str:
+        """The architecture that a twin's kernels are executed for ("80"); raises when no twin can be built here."""
+        refuse(self, "there is nothing to emulate")
+
+    def twin(self, sources: Sources, *, name: str, on_progress: Say | None = None) -> Twin:
+        """Builds the library, and out of the same objects one that runs on the CPU."""
         refuse(self, "there is nothing to emulate")
 
     def trace(self, plans: Sequence[Plan], names: Names) -> Tracer:
@@ -202,6 +217,8 @@ class Backend(Protocol):
 
 def check_no_gpu_options(backend: Backend, options: PlanOptions) -> None:
     """`check` of a backend that computes in the types of the model."""
+    if options.verify == "emulate":
+        raise OptionError(f"verify='emulate' executes the kernels of GPU targets, and {backend} has none")
     if options.precision != "keep" or options.fast_math or options.tf32:
         raise OptionError(f"precision, fast_math and tf32 are for GPU targets; {backend} computes as it is")
 

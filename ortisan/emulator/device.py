@@ -65,6 +65,10 @@ class Device:
     def load_program(self, program: str) -> None:
         self._check(self._library.ortisan_emulator_load(program.encode()))
 
+    def forget(self) -> None:
+        """Takes back all kernels, so that others of the same names can be loaded."""
+        self._library.ortisan_emulator_forget()
+
     def launch(self, kernel: str, grid: Sequence[int], block: Sequence[int], *arguments: Any, shared: int = 0) -> None:
         """Runs a kernel to its end. Arguments are arrays, which are memory of the device meanwhile, and numpy scalars.
 

@@ -20,6 +20,7 @@ from ortisan.errors import ArtifactError, OptionError
 from ortisan.pipeline.compilation import Compilation
 from ortisan.pipeline.compile import Progress, compile_source
 from ortisan.pipeline.draft import Draft, Job, write_again, write_draft, write_without
+from ortisan.pipeline.emulate import Emulator, small_dims
 from ortisan.pipeline.give_back import choose_faster, time_whole
 from ortisan.pipeline.manifest import Measured, describe_artifact
 from ortisan.pipeline.options import Options, make_options, takes_options
@@ -53,9 +54,10 @@ def build(
 
     `keep="faster"` gives subgraphs that are slower than ONNX Runtime back to it, `keep="all"` does not. `weights` is
     what `load` takes when it is not told: "auto", "mapped" or "huge". `verify=False` skips the comparison with ONNX
-    Runtime. `inputs` are the inputs to verify and time with, when samples won't do: a mapping, several, or an .npz
-    file. `sources_only=True` writes the sources and the converted model and builds nothing. When anything fails,
-    `folder` is as it was before.
+    Runtime; `verify="emulate"` compares a GPU target without a GPU: its kernels' PTX is executed on the CPU, at small
+    sizes, and nothing is timed. `inputs` are the inputs to verify and time with, when samples won't do: a mapping,
+    several, or an .npz file. `sources_only=True` writes the sources and the converted model and builds nothing. When
+    anything fails, `folder` is as it was before.
     """
     return build_with(model, folder, make_options(options), inputs=inputs, on_progress=on_progress)
 
@@ -111,25 +113,28 @@ def _build(
     inputs: Inputs = None,
     on_progress: Progress = None,
 ) -> Artifact:
-    """Without `run` nothing is verified and timed; `obstacle` is why, if that is worth telling."""
+    """Without `run` it is verified by emulation at most, and not timed; `obstacle` is why, if that is worth telling."""
     say = on_progress or (lambda _: None)
-    verify, time = options.verify and run, run and not options.quick
-    file, providers = source.file if run else Path(), options.backend.providers
+    emulated = options.verify == "emulate"
+    verify, time = options.verify is not False and (run or emulated), run and not options.quick
+    file, providers = source.file if run or verify else Path(), options.backend.providers
     with SourceRuns(
         file, source.label, verify=verify, time=time, providers=providers, threads=_thread_counts()
     ) as runs:
-        cases = Cases(inputs, lambda: source.sampler(options.bounds))
-        job = Job(source, options, cases, runs, say)
+        cases = Cases(inputs, lambda: source.sampler(small_dims(options.bounds) if emulated else options.bounds))
+        emulator = Emulator(options.backend, runs.runner, say) if emulated else None
+        job = Job(source, options, cases, runs, say, emulator)
         compiled = _compile(job, run)
         if verify or (time and options.keep == "faster"):
             runs.check()
         with staged_folder(place) as staged:
             if verify and compiled.ops:
                 runs.begin_runs(cases, first_only=options.quick)
-            draft, found = write_draft(staged, compiled, job), Measured(not_run=obstacle)
-            if run:
-                draft, job = _freed(draft, job) if verify and compiled.ops else (draft, job)
-                draft, found = _measure(draft, job)
+            draft, found = write_draft(staged, compiled, job), Measured()
+            if run or verify:
+                draft, job = _freed(draft, job, run) if verify and compiled.ops else (draft, job)
+                draft, found = _measure(draft, job, time=time)
+            found = replace(found, not_run=obstacle)
             write_manifest(staged, describe_artifact(draft.compiled, draft.written(), found))
     return replace(open_artifact(place), verification=found.verification, benches=tuple(found.benches))
 
@@ -141,7 +146,7 @@ def _compile(job: Job, run: bool) -> Compilation:
     return compiled
 
 
-def _freed(draft: Draft, job: Job) -> tuple[Draft, Job]:
+def _freed(draft: Draft, job: Job, run: bool) -> tuple[Draft, Job]:
     """The model compiled again, with dims free whose name is a mere label in inputs that ONNX Runtime ran."""
     labels = {name for case in job.runs.expected().cases for name in job.source.mere_labels(case.case.feeds)}
     originals = draft.compiled.symbols
@@ -149,7 +154,7 @@ def _freed(draft: Draft, job: Job) -> tuple[Draft, Job]:
     if not labels:
         return draft, job
     job = replace(job, options=replace(job.options, dims={**job.options.bounds, **dict.fromkeys(sorted(labels), FREE)}))
-    return write_again(draft, _compile(job, run=True), job), job
+    return write_again(draft, _compile(job, run), job), job
 
 
 def _is_asked(options: Options) -> bool:
@@ -166,17 +171,18 @@ def _obstacle(options: Options) -> str | None:
     """Why what is built can't run on this machine."""
     if options.sources_only:
         return "only the sources were written"
-    return options.backend.obstacle() or why_not_provided(options.backend.providers)
+    obstacle = options.backend.obstacle() or why_not_provided(options.backend.providers)
+    return obstacle or ("its kernels were emulated" if options.verify == "emulate" else None)
 
 
-def _measure(draft: Draft, job: Job) -> tuple[Draft, Measured]:
-    """Verifies and times; what departs or is slower is given back, and the rest is written and verified again."""
+def _measure(draft: Draft, job: Job, *, time: bool) -> tuple[Draft, Measured]:
+    """Verifies and maybe times; what departs or is slower is given back, the rest is written and verified again."""
     options = job.options
     seen = make_right(draft, job) if options.verify else Verified(draft)
     draft = seen.draft
     given_back: list[str] = []
     benches: tuple[Bench, ...] = ()
-    if draft.compiled.ops and options.keep == "faster" and not options.quick:
+    if draft.compiled.ops and options.keep == "faster" and time:
         chosen = choose_faster(draft, job)
         benches = chosen.benches
         if chosen.reasons:
@@ -185,7 +191,7 @@ def _measure(draft: Draft, job: Job) -> tuple[Draft, Measured]:
             again = make_right(draft, job) if options.verify else Verified(draft)
             seen = replace(again, left=(*seen.left, *again.left))
             draft = seen.draft
-    elif draft.compiled.ops and not options.quick:
+    elif draft.compiled.ops and time:
         benches = _bench(draft, job)
     draft.hashes.result()
     narrow = job.runs.expected().narrow if seen.verification is not None else None

@@ -10,14 +10,14 @@ from typing import Any
 from ortisan.checks.bench import Bench, check_rivals, time_pair
 from ortisan.checks.expected import Expected, expect
 from ortisan.checks.inputs import Cases, Inputs
-from ortisan.checks.isolated import Isolated
+from ortisan.checks.isolated import Isolated, Runner
 from ortisan.checks.noise import measure_noise
-from ortisan.checks.session import SessionSpec, artifact_session, reference_session, stock_session
+from ortisan.checks.session import SessionSpec, artifact_session, compiled_session, reference_session, stock_session
 from ortisan.checks.turns import Effort
-from ortisan.checks.verify import Runner, Verification, compare_session
+from ortisan.checks.verify import Verification, compare_session, runs_of
 from ortisan.converter.read.symbols import Bounds
 from ortisan.errors import OptionError
-from ortisan.pipeline.emulate import Emulated, small_dims
+from ortisan.pipeline.emulate import emulate_artifact, small_dims
 from ortisan.pipeline.options import plain_dims
 from ortisan.pipeline.per_node import Departure, find_departure
 from ortisan.pipeline.source import Model, Source, find_source
@@ -40,7 +40,9 @@ class Checked:
         return self.verification.passed and self.departure is None
 
     def to_json(self) -> dict[str, Any]:
-        return {**self.verification.to_json(), "departure": self.departure.to_json() if self.departure else None}
+        verified = self.verification
+        departure = self.departure.to_json() if self.departure else None
+        return {**verified.to_json(), "verified": verified.how, "departure": departure}
 
 
 @raises_ortisan_errors
@@ -66,17 +68,19 @@ def verify(
     artifact = open_artifact(folder)
     check_content(artifact, all_bytes=True)
     options = artifact.manifest["options"]
-    emulated = Emulated(artifact, on_progress or (lambda _: None)) if emulate else None
     sizes = small_dims(options["dims"]) if emulate else options["dims"]
     with find_source(artifact.manifest, artifact.folder, model) as source:
         cases = Cases(inputs, lambda: source.sampler(plain_dims({**sizes, **(dims or {})})))
         rounded = {name: DType(dtype) for name, dtype in artifact.manifest["rounded"].items()}
         with Isolated() as runner:
+            emulator = emulate_artifact(artifact, runner, on_progress or (lambda _: None)) if emulate else None
             expected = expect(runner, reference_session(source.file), cases.compared(), cases)
-            compiled = SessionSpec(artifact.model) if emulate else artifact_session(artifact)
-            found = _compare(runner, (emulated or runner, compiled), source, expected, rounded)
-            if emulated is not None:
-                found = replace(found, reference=f"{found.reference}; emulated (PTX, sm_{emulated.architecture})")
+            compiled = compiled_session(artifact) if emulate else artifact_session(artifact)
+            if emulator is not None:
+                emulator.announce(runs_of(expected))
+            found = _compare(runner, (emulator or runner, compiled), source, expected, rounded)
+            if emulator is not None:
+                found = replace(found, emulated=emulator.what)
             ran = (each.case for each in expected.cases)
             departure = find_departure(runner, artifact, source, ran) if per_node else None
     return Checked(found, departure)

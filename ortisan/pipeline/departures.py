@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ortisan.checks.expected import Expected, ExpectedCase
-from ortisan.checks.isolated import Isolated
+from ortisan.checks.isolated import Runner
 from ortisan.checks.noise import measure_noise
 from ortisan.checks.samples import Case
 from ortisan.checks.session import reference_session, stock_session
@@ -46,7 +46,7 @@ class Departed:
 
 
 def find_departing(
-    compiled: Compilation, library: Path, expected: Expected, runner: Isolated, reproducers: Path
+    compiled: Compilation, library: Path, expected: Expected, runner: Runner, reproducers: Path
 ) -> dict[int, Departed]:
     """Index of a subgraph -> how it departs. Those that can't be run by themselves are not found here."""
     found: dict[int, Departed] = {}
@@ -60,7 +60,7 @@ def find_departing(
 
 
 def _parts(
-    parts: Parts, compiled: Compilation, runner: Isolated, case: Case
+    parts: Parts, compiled: Compilation, runner: Runner, case: Case
 ) -> Iterator[tuple[int, Part, Mapping[str, Array]]]:
     indices = list(range(len(compiled.ops)))
     for first in range(0, len(indices), _AT_ONCE):
@@ -75,7 +75,7 @@ def _parts(
                 yield index, part, values
 
 
-def _check(op: str, part: Part, values: Mapping[str, Array], runner: Isolated, place: Path) -> Departed | None:
+def _check(op: str, part: Part, values: Mapping[str, Array], runner: Runner, place: Path) -> Departed | None:
     reference = reference_session(part.theirs)
     theirs = Case("what flows into it", part.their_feeds(values))
     ours = Case(theirs.label, part.our_feeds(values))

@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ortisan.checks.inputs import Cases
-from ortisan.checks.session import SessionSpec, artifact_session
+from ortisan.checks.isolated import Runner
+from ortisan.checks.session import SessionSpec, compiled_session
 from ortisan.checks.source_runs import SourceRuns
 from ortisan.codegen.backend import Say
 from ortisan.converter.save import save_with_external_data
 from ortisan.pipeline.compilation import Compilation
 from ortisan.pipeline.convert import substitute_ops
 from ortisan.pipeline.departures import FOLDER as DEPARTURES
+from ortisan.pipeline.emulate import Emulator
 from ortisan.pipeline.generate import build_sources, render_sources
 from ortisan.pipeline.manifest import Written, describe_artifact
 from ortisan.pipeline.options import Options
@@ -39,6 +41,13 @@ class Job:
     cases: Cases
     runs: SourceRuns
     say: Say
+    emulator: Emulator | None = None
+    """What runs custom ops that are for GPUs, where that was asked for."""
+
+    @property
+    def runner(self) -> Runner:
+        """What runs the compiled model."""
+        return self.runs.runner if self.emulator is None else self.emulator
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +70,7 @@ class Draft:
         return open_artifact(self.folder)
 
     def session(self, threads: int | None = None) -> SessionSpec:
-        return artifact_session(self._artifact, threads=threads)
+        return compiled_session(self._artifact, threads=threads)
 
     @property
     def library(self) -> Path:
@@ -82,7 +91,10 @@ def write_draft(staged: Path, compiled: Compilation, job: Job) -> Draft:
             library = f"lib{name}.so"
             sources = render_sources(compiled)
             if not options.sources_only:
-                built = build_sources(compiled, sources, on_progress=job.say)
+                if job.emulator is not None:
+                    built = job.emulator.use(sources, name)
+                else:
+                    built = build_sources(compiled, sources, on_progress=job.say)
                 compiler = built.compiler
                 write_files(staged, {library: built.library.read_bytes()})
             write_files(staged / "src", sources)

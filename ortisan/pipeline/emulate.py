@@ -1,7 +1,7 @@
-"""verify --emulate: an artifact for GPUs on a machine without one.
+"""build --verify emulate and verify --emulate: custom ops for GPUs on a machine without one.
 
-Its custom ops are linked once more, from the same objects, with a CUDA runtime of host memory. Launches go to the
-emulator, which executes the PTX that nvcc put into the library. The session is stock ONNX Runtime's, on the CPU.
+They are linked once more, from the same objects, with a CUDA runtime of host memory. Launches go to the emulator, which
+executes the PTX that nvcc put into the library. The session is stock ONNX Runtime's, on the CPU.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ import ctypes
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from ortisan.checks.isolated import Run
+from ortisan.checks.isolated import RUN_SECONDS, Run, Runner
 from ortisan.checks.session import SessionSpec
-from ortisan.codegen.backend import parse_target
+from ortisan.codegen.backend import Backend, Built, Sources, Twin, parse_target
 from ortisan.emulator import open_device
 from ortisan.emulator.fatbin import ptx_of
 from ortisan.errors import ArtifactError, OptionError
 from ortisan.runtime.artifact import Artifact
-from ortisan.runtime.engine import run
+from ortisan.runtime.engine import Feeds, run
 
 SMALL = 6
 """What dims are kept to, unless more was asked for: an emulated kernel takes seconds."""
@@ -30,61 +32,96 @@ _TOLD_SECONDS = 0.5
 
 def small_dims(dims: Mapping[str, Any]) -> dict[str, Any]:
     """Ranges without their large ends."""
-    found: dict[str, Any] = {}
+    found = dict(dims)
     for name, bound in dims.items():
-        low, high = (bound, bound) if isinstance(bound, int) else bound
-        found[name] = bound if isinstance(bound, int) else (low, min(high, max(low, SMALL)))
+        if isinstance(bound, (tuple, list)):
+            low, high = bound
+            found[name] = (low, min(high, max(low, SMALL)))
     return found
 
 
-class Emulated:
-    """Runs an artifact's own library in this process, in place of a child process with a GPU."""
+class Emulator:
+    """Runs sessions with a library for GPUs in this process, and all others in a child process.
 
-    def __init__(self, artifact: Artifact, say: Say) -> None:
-        if artifact.library is None:
-            raise OptionError(f"'{artifact.folder}' has no custom ops: there is nothing to emulate")
-        source = artifact.folder / "src"
-        if not source.is_dir():
-            raise ArtifactError(f"'{artifact.folder}' lacks 'src', which emulation links its library from")
-        files: dict[str, str | bytes] = {
-            file.relative_to(source).as_posix(): file.read_bytes() for file in source.rglob("*") if file.is_file()
-        }
-        name = artifact.library.name.removeprefix("lib").removesuffix(".so")
-        library, runtime = parse_target(artifact.target).twin(files, name=name, on_progress=say)
-        device = open_device(say)
-        self._runtime = ctypes.CDLL(str(runtime), mode=ctypes.RTLD_GLOBAL)
-        self._runtime.ortisan_cuda_watch.argtypes = [_Watch]
-        parts = ptx_of(library)
-        self.architecture = min((part.architecture for part in parts), key=int)
-        own = [part.text for part in parts if part.architecture == self.architecture]
+    `what` it executes stands in manifests.
+    """
+
+    def __init__(self, target: Backend, child: Runner, say: Say) -> None:
+        self._target, self._child, self._say = target, child, say
+        self._architecture = target.emulated()
+        self._device = open_device(say)
+        self._sessions: dict[Any, Any] = {}
+        self._library: Path | None = None
+        self._runtime: ctypes.CDLL | None = None
+        self._estimate = Estimate(0)
+
+    @property
+    def what(self) -> str:
+        return f"PTX, sm_{self._architecture}"
+
+    def use(self, sources: Sources, name: str) -> Built:
+        """Builds a library, whose twin runs from now on in the place of whatever library a session asks for."""
+        twin = self._target.twin(sources, name=name, on_progress=self._say)
+        self._load(twin)
+        self._runtime = _open_runtime(twin.runtime)
+        self._library = twin.library
+        self._sessions.clear()
+        return twin.built
+
+    def _load(self, twin: Twin) -> None:
+        own = [part.text for part in ptx_of(twin.library) if part.architecture == self._architecture]
+        if not own:
+            raise ArtifactError(
+                f"the library '{twin.built.library.name}' holds no PTX for sm_{self._architecture}, which emulation "
+                "executes; build it again without compiler flags of your own"
+            )
+        self._device.forget()  # kernels of a draft before may have the same names
         for number, text in enumerate(own, 1):
-            say(f"translating PTX {number}/{len(own)}")
-            device.load(text)
-        self._spec = SessionSpec(artifact.model, library=library)
-        self._session: Any = None
-        self._say = say
+            self._say(f"translating PTX {number}/{len(own)}")
+            self._device.load(text)
 
-    def run(self, spec: SessionSpec, feeds: Mapping[str, Any], seconds: float = 0) -> Run:
-        """The outputs; nothing is too slow."""
+    def announce(self, runs: int) -> None:
+        """Tells how many runs come next, from which the time that is left is estimated."""
+        self._estimate = Estimate(runs)
+
+    def open(self, spec: SessionSpec) -> list[str]:
+        if spec.library is None:
+            return self._child.open(spec)
+        return [output.name for output in self._session(spec).get_outputs()]
+
+    def run(self, spec: SessionSpec, feeds: Feeds, seconds: float = RUN_SECONDS) -> Run:
+        """The outputs; no emulated run is too slow."""
+        if spec.library is None:
+            return self._child.run(spec, feeds, seconds)
+        session = self._session(spec)
         begin = time.perf_counter()
-        if self._session is None:
-            self._session = self._spec.open()
         with self._watched():
-            outputs = run(self._session, feeds)
+            outputs = run(session, feeds)
         return Run(outputs, time.perf_counter() - begin)
+
+    def forget(self, spec: SessionSpec) -> None:
+        self._child.forget(spec)
+        for key in [key for key in self._sessions if key[0] == spec]:
+            del self._sessions[key]
+
+    def _session(self, spec: SessionSpec) -> Any:
+        key = (spec, spec.stamp())
+        if key not in self._sessions:
+            self._sessions[key] = replace(spec, library=self._library, providers=()).open()
+        return self._sessions[key]
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
-        begin = told = time.perf_counter()
-        count = 0
+        assert self._runtime is not None
+        estimate, told = self._estimate, time.perf_counter()
 
         def watch(kernel: bytes) -> None:
-            nonlocal told, count
-            count += 1
+            nonlocal told
+            estimate.count()
             now = time.perf_counter()
             if now - told > _TOLD_SECONDS:
                 told = now
-                self._say(f"emulating kernel {count} after {now - begin:.0f} s")
+                self._say(f"emulating kernel {estimate}")
 
         callback = _Watch(watch)
         self._runtime.ortisan_cuda_watch(callback)
@@ -92,3 +129,54 @@ class Emulated:
             yield
         finally:
             self._runtime.ortisan_cuda_watch(_Watch())
+            estimate.end_run()
+
+
+class Estimate:
+    """How far runs of the same kernels are: "12/96, about 40 s left", once the first has shown how many there are."""
+
+    def __init__(self, runs: int, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._runs, self._clock, self._begin = runs, clock, clock()
+        self._done = self._each = 0
+
+    def count(self) -> None:
+        """A kernel begins."""
+        self._done += 1
+
+    def end_run(self) -> None:
+        self._each = self._each or self._done
+
+    def __str__(self) -> str:
+        total = self._runs * self._each
+        passed = self._clock() - self._begin
+        if self._done > total:
+            return f"{self._done} after {passed:.0f} s"
+        left = passed * (total - self._done + 1) / max(self._done - 1, 1)
+        return f"{self._done}/{total}, about {left:.0f} s left"
+
+
+_RUNTIMES: list[ctypes.CDLL] = []
+
+
+def _open_runtime(path: Path) -> ctypes.CDLL:
+    """A process has one runtime, the first, under the name that all twins ask for."""
+    if not _RUNTIMES:
+        runtime = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+        runtime.ortisan_cuda_watch.argtypes = [_Watch]
+        _RUNTIMES.append(runtime)
+    return _RUNTIMES[0]
+
+
+def emulate_artifact(artifact: Artifact, child: Runner, say: Say) -> Emulator:
+    """An emulator of an artifact's custom ops, built from its own sources."""
+    if artifact.library is None:
+        raise OptionError(f"'{artifact.folder}' has no custom ops: there is nothing to emulate")
+    emulator = Emulator(parse_target(artifact.target), child, say)
+    source = artifact.folder / "src"
+    if not source.is_dir():
+        raise ArtifactError(f"'{artifact.folder}' lacks 'src', which emulation links its library from")
+    files: dict[str, str | bytes] = {
+        file.relative_to(source).as_posix(): file.read_bytes() for file in source.rglob("*") if file.is_file()
+    }
+    emulator.use(files, artifact.library.name.removeprefix("lib").removesuffix(".so"))
+    return emulator

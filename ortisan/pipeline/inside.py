@@ -25,7 +25,7 @@ _MOST = 16
 
 def find_departing_inside(draft: Draft, job: Job, noise: Mapping[tuple[str, str], Noise]) -> dict[int, Departed]:
     """Index of a subgraph inside of control flow -> how the model departs because of it."""
-    compiled, runner = draft.compiled, job.runs.runner
+    compiled, runner = draft.compiled, job.runner
     inside = [index for index, subgraph in enumerate(compiled.subgraphs) if not is_separable(subgraph)]
     if len(inside) > _MOST:
         return dict.fromkeys(inside, Departed(f"one of the {len(inside)} custom ops in control flow departs"))

@@ -83,6 +83,7 @@ def describe_artifact(compiled: Compilation, written: Written, measured: Measure
         "onnxruntime": written.onnxruntime,
         "given_back": list(found.given_back),
         "verification": found.verification.to_json() if found.verification else None,
+        "verified": found.verification.how if found.verification else None,
         "narrow": found.narrow,
         "noisy_node": found.noisy_node,
         "departures": [left.to_json() for left in found.left],

@@ -10,7 +10,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
 
@@ -26,15 +26,21 @@ if TYPE_CHECKING:  # the command line shows the options without the compiler beh
 Dims: TypeAlias = "Mapping[str, int | tuple[int, int] | Literal['free']]"
 Precision: TypeAlias = Literal["keep", "fp16"]
 Keep: TypeAlias = Literal["faster", "all"]
+Verify: TypeAlias = "bool | Literal['emulate']"
 Form: TypeAlias = Literal["text", "choice", "flag", "list", "dims", "between"]
 
 FUNCTION = "<function>"
 """What stands for a selector that is a function, which can't be written down."""
 
 
-def _shown(form: Form, help: str, metavar: str | None = None, *, flag: str = "", of: str = "compile") -> dict[str, Any]:
-    """How the command line spells an option, and which step it belongs to."""
-    return {"form": form, "help": help, "metavar": metavar, "flag": flag, "of": of}
+def _shown(
+    form: Form, help: str, metavar: str | None = None, *, flag: str = "", of: str = "compile", more: str = ""
+) -> dict[str, Any]:
+    """How the command line spells an option, and which step it belongs to.
+
+    A flag with a metavar can also be one of these texts; `more` says what they are for.
+    """
+    return {"form": form, "help": help, "metavar": metavar, "flag": flag, "of": of, "more": more}
 
 
 _text, _flag = functools.partial(_shown, "text"), functools.partial(_shown, "flag")
@@ -107,7 +113,15 @@ class Options:
             of="build",
         ),
     )
-    verify: bool = field(default=True, metadata=_flag("Don't compare with ONNX Runtime.", of="build"))
+    verify: Verify = field(
+        default=True,
+        metadata=_flag(
+            "Don't compare with ONNX Runtime.",
+            "emulate",
+            of="build",
+            more="emulate: compare a GPU target here, its kernels run on the CPU from their PTX.",
+        ),
+    )
     strict: bool = field(
         default=False,
         metadata=_flag("A part that fails verification is an error instead of being left to ONNX Runtime.", of="build"),
@@ -121,12 +135,15 @@ class Options:
         object.__setattr__(self, "dims", plain_dims(self.dims))
         for each in fields(self):
             value, form = getattr(self, each.name), each.metadata["form"]
-            if form == "flag" and not isinstance(value, bool):
-                raise OptionError(f"{each.name} must be True or False, not {value!r}")
+            if form == "flag" and not isinstance(value, bool) and value not in flag_texts(each):
+                *others, last = "True", "False", *map(repr, flag_texts(each))
+                raise OptionError(f"{each.name} must be {', '.join(others)} or {last}, not {value!r}")
             if form == "choice" and value not in each.metadata["metavar"].split("|"):
                 *others, last = each.metadata["metavar"].split("|")
                 listed = ", ".join(map(repr, others))
                 raise OptionError(f"{each.name} must be {listed} or {last!r}, not {value!r}")
+        if self.verify == "emulate" and self.sources_only:
+            raise OptionError("verify='emulate' runs what is built, so it can't be combined with sources_only=True")
         if self.name is not None and not isinstance(self.name, str):
             raise OptionError(f"name must be text, not {self.name!r}")
         if self.name is not None and not re.search("[A-Za-z0-9]", self.name):
@@ -195,10 +212,15 @@ class Keywords(TypedDict, total=False):
     patterns: bool
     keep: Keep
     weights: Weights
-    verify: bool
+    verify: Verify
     strict: bool
     quick: bool
     sources_only: bool
+
+
+def flag_texts(each: Field[Any]) -> tuple[str, ...]:
+    """What a flag can be beside True and False."""
+    return tuple(each.metadata["metavar"].split("|")) if each.metadata["metavar"] else ()
 
 
 def option_names(*, of: str | None = None) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from ortisan.checks.isolated import Isolated
+from ortisan.checks.isolated import Runner
 from ortisan.checks.samples import Case
 from ortisan.checks.session import SessionSpec, reference_session
 from ortisan.converter.partition import Subgraph, boundary
@@ -72,7 +72,7 @@ class Parts:
         )
         return Part(ours, place / "theirs.onnx", ours_read, theirs_read, outputs, rounded_outputs(theirs))
 
-    def values(self, runner: Isolated, indices: Sequence[int], cases: Iterable[Case]) -> Mapping[str, Array]:
+    def values(self, runner: Runner, indices: Sequence[int], cases: Iterable[Case]) -> Mapping[str, Array]:
         """What flows into these subgraphs when the model runs on the first of the inputs that it accepts."""
         subgraphs = [self._compiled.subgraphs[index] for index in indices]
         return boundary_values(runner, self.plain, subgraphs, cases, self._folder)
@@ -84,7 +84,7 @@ def is_separable(subgraph: Subgraph) -> bool:
 
 
 def boundary_values(
-    runner: Isolated, plain: ir.Model, subgraphs: Sequence[Subgraph], cases: Iterable[Case], folder: Path
+    runner: Runner, plain: ir.Model, subgraphs: Sequence[Subgraph], cases: Iterable[Case], folder: Path
 ) -> Mapping[str, Array]:
     """What flows into the main graph's subgraphs when the model runs on the first of the inputs that it accepts."""
     model = plain.clone()

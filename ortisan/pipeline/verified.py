@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ortisan.checks.noise import Noise, measure_noise
 from ortisan.checks.session import reference_session, stock_session
-from ortisan.checks.verify import Verification, compare_session
+from ortisan.checks.verify import Verification, compare_session, runs_of
 from ortisan.errors import VerifyError
 from ortisan.pipeline.departures import Departed, find_departing
 from ortisan.pipeline.draft import Draft, Job, write_without
@@ -38,7 +38,8 @@ def make_right(draft: Draft, job: Job) -> Verified:
         job.say("verifying against ONNX Runtime")
         verification, departed = _judge(draft, job)
         if not departed:
-            return Verified(draft, verification, tuple(left))
+            emulated = job.emulator.what if job.emulator is not None else None
+            return Verified(draft, replace(verification, emulated=emulated), tuple(left))
         if job.options.strict:
             verification.check()
             first = next(iter(departed))
@@ -52,8 +53,10 @@ def make_right(draft: Draft, job: Job) -> Verified:
 
 def _judge(draft: Draft, job: Job) -> tuple[Verification, dict[int, Departed]]:
     """The verification of the whole, and the subgraphs to leave: none when it passes."""
-    expected, runner = job.runs.expected(), job.runs.runner
+    expected, runner = job.runs.expected(), job.runner
     rounded = rounded_floats(draft.compiled)
+    if job.emulator is not None:
+        job.emulator.announce(runs_of(expected))
     seen = compare_session(runner, draft.session(), expected, rounded)
     if seen.passed and len(draft.compiled.ops) == 1:
         return seen, {}

@@ -76,7 +76,8 @@ class Artifact:
             facts = ["nothing compiled: ONNX Runtime is faster"]
         facts += [f"{len(self.given_back)} given back"] if self.ops and self.given_back else []
         if self.verification is not None:
-            facts.append(f"max abs error {self.verification.max_abs:.2g}")
+            emulated = ", emulated" if self.verification.emulated else ""
+            facts.append(f"max abs error {self.verification.max_abs:.2g}{emulated}")
         if self.bench is not None:
             facts.append(f"{self.bench.ratio:.2f} times as fast as ONNX Runtime")
         return f"Artifact('{self.folder}', {', '.join(facts)})"

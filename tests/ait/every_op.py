@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from ortisan.codegen.ait.scalars import COMPARISONS, COMPOSITIONS, FUNCTIONS
 from ortisan.registry.builder import Builder
 from ortisan.registry.dims import Dim, symbol
 from ortisan.registry.dtypes import DType
-from ortisan.registry.graph import TensorType, Value
+from ortisan.registry.graph import Graph, TensorType, Value
 from ortisan.registry.ops import (
     Attention,
     Bmm,
@@ -146,9 +146,10 @@ GRAPHS |= {
     f"reduce_{kind}": ([("float32", X)], lambda b, x, kind=kind: [b.add(Reduce(kind, 2, 2, True), x), b.add(Reduce(kind, 2, 2, False), x)])
     for kind in ("sum", "mean", "max", "min", "l1", "l2", "sum_square", "log_sum_exp")
 }  # fmt: skip
+FLOAT_FUNCTIONS = sorted({*FUNCTIONS, *COMPOSITIONS} - {*COMPARISONS})
 GRAPHS |= {
     func.lower(): ([("float32", X)] * SCALARS[func].arity, lambda b, *v, func=func: b.add(Elementwise(func, (0.5, 0.25)[: SCALARS[func].params]), *v))
-    for func in sorted({*FUNCTIONS, *COMPARISONS, *COMPOSITIONS})
+    for func in sorted({*FLOAT_FUNCTIONS, *COMPARISONS})
 }  # fmt: skip
 
 
@@ -169,10 +170,28 @@ def every_op(*, dynamic: bool) -> Iterator[Written]:
             yield fixed(case)
 
 
-def _array(type_: TensorType) -> np.ndarray[Any, Any]:
-    shape = [
-        d if isinstance(d, int) else int(d.subs({symbol(n): size for n, size in SIZES.items()})) for d in type_.shape
+def functions() -> Written:
+    """All functions with float results, of the same inputs."""
+    builder = Builder("functions")
+    builder.origin = "functions"
+    type_ = TensorType(DType.FLOAT32, X)
+    inputs = [builder.input(f"x{index}", type_) for index in range(3)]
+    made = [
+        builder.add(Elementwise(func, (0.5, 0.25)[: SCALARS[func].params]), *inputs[: SCALARS[func].arity])
+        for func in FLOAT_FUNCTIONS
     ]
+    return Written("functions", builder.finish(made, bounds=BOUNDS), [_array(type_) for _ in inputs])
+
+
+def sized_arrays(graph: Graph, sizes: Mapping[str, int]) -> list[np.ndarray[Any, Any]]:
+    """Inputs of a graph of `every_op`, or of several joined, at other sizes."""
+    found = {name: sizes[name.rpartition("_")[2]] for name in graph.symbols}
+    return [_array(value.type, found) for value in graph.inputs]
+
+
+def _array(type_: TensorType, sizes: Mapping[str, int] = SIZES) -> np.ndarray[Any, Any]:
+    numbers = {symbol(name): size for name, size in sizes.items()}
+    shape = [d if isinstance(d, int) else int(d.subs(numbers)) for d in type_.shape]
     if type_.dtype is DType.BOOL:
         return _RANDOM.random(shape) < 0.6
     return _RANDOM.uniform(0.1, 1.5, shape).astype(type_.dtype.numpy)

@@ -268,3 +268,13 @@ def test_kernels_of_one_name_have_to_be_the_same(device: Device) -> None:
     device.load(module(name, [], "\n\n mov.u32 %r1, 1; ret;"))
     with pytest.raises(EmulationError, match="is another one than that of the same name"):
         device.load(module(name, [], "mov.u32 %r1, 2; ret;"))
+
+
+def test_kernels_are_taken_back(device: Device) -> None:
+    name = fresh("kernel")
+    device.load(module(name, [], "mov.u32 %r1, 1; ret;"))
+    device.forget()
+    with pytest.raises(EmulationError, match=f"no program has the kernel {name}"):
+        device.launch(name, (1,), (32,))
+    device.load(module(name, [], "mov.u32 %r1, 2; ret;"))
+    device.launch(name, (1,), (32,))

@@ -6,7 +6,6 @@ import hashlib
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from ortisan.codegen.ait.architectures import NO_ROCM, find_architectures, find_
 from ortisan.codegen.ait.blame import by_name
 from ortisan.codegen.ait.build import build_cuda_library
 from ortisan.codegen.ait.detect import find_aitemplate
-from ortisan.codegen.ait.emulated import build_twin
+from ortisan.codegen.ait.emulated import build_twin, twin_project
 from ortisan.codegen.ait.gpus import timing_gpus, why_not_run, why_not_timed
 from ortisan.codegen.ait.library import render_cuda_library
 from ortisan.codegen.ait.model import AitConstant, AitModel
@@ -32,6 +31,7 @@ from ortisan.codegen.backend import (
     Say,
     Sources,
     StoredWeight,
+    Twin,
 )
 from ortisan.codegen.tools.cuda import find_cuda
 from ortisan.errors import OptionError
@@ -116,11 +116,14 @@ class CudaBackend(Backend):
             on_progress=on_progress,
         )
 
-    def twin(self, sources: Sources, *, name: str, on_progress: Say | None = None) -> tuple[Path, Path]:
+    def emulated(self) -> str:
+        find_cuda()
+        return min(self.architectures, key=int)
+
+    def twin(self, sources: Sources, *, name: str, on_progress: Say | None = None) -> Twin:
         install = find_aitemplate()
-        return build_twin(
-            sources, name=name, architectures=self.architectures, install=install, on_progress=on_progress
-        )
+        project = twin_project(sources, name=name, architectures=self.architectures, install=install)
+        return build_twin(project, on_progress)
 
     def obstacle(self) -> str | None:
         return why_not_run(self.architectures)

@@ -29,8 +29,12 @@ def build_cuda_library(
     start = time.perf_counter()
     project = cuda_project(sources, name=name, architectures=architectures, install=install)
     folder, cached = build_project(project, on_progress)
-    told = f"{project.tools['compiler']}, nvcc {project.tools['cuda']}"
-    return Built(folder / library_file(name), None, told, time.perf_counter() - start, cached)
+    return Built(folder / library_file(name), None, told(project), time.perf_counter() - start, cached)
+
+
+def told(project: Project) -> str:
+    """What a project is built with."""
+    return f"{project.tools['compiler']}, nvcc {project.tools['cuda']}"
 
 
 def cuda_project(

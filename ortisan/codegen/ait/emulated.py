@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from ortisan.codegen.ait.build import cuda_project
+from ortisan.codegen.ait.build import cuda_project, told
 from ortisan.codegen.ait.model import AitInstall
+from ortisan.codegen.backend import Built, Twin
 from ortisan.codegen.render import plain_files, read_header, render
-from ortisan.codegen.tools.cmake import build_project, library_file
+from ortisan.codegen.tools.cmake import Project, build_project, library_file
 
 RUNTIME = "ortisan_cuda"
 
@@ -28,20 +29,21 @@ def twin_sources(sources: Mapping[str, str | bytes], name: str) -> dict[str, str
     return {**sources, **{f"runtime/{file}": content for file, content in runtime.items()}, "CMakeLists.txt": both}
 
 
-def build_twin(
-    sources: Mapping[str, str | bytes],
-    *,
-    name: str,
-    architectures: Sequence[str],
-    install: AitInstall,
-    on_progress: Callable[[str], None] | None = None,
-) -> tuple[Path, Path]:
-    """The twin, which runs in a CPU session, and the runtime, which has to be loaded before for all to see.
-
-    `sources` are those of `render_cuda_library`, or of an artifact. The library itself is built with it.
-    """
+def twin_project(
+    sources: Mapping[str, str | bytes], *, name: str, architectures: Sequence[str], install: AitInstall
+) -> Project:
+    """A library and its twin. `sources` are those of `render_cuda_library`, or of an artifact."""
     project = cuda_project(twin_sources(sources, name), name=name, architectures=architectures, install=install)
-    twin = library_file(f"{name}_emulated")
-    products = (*project.products, twin, library_file(RUNTIME))
-    folder, _ = build_project(replace(project, products=products), on_progress)
-    return folder / twin, folder / library_file(RUNTIME)
+    return replace(project, products=(*project.products, _twin_file(name), library_file(RUNTIME)))
+
+
+def build_twin(project: Project, on_progress: Callable[[str], None] | None = None) -> Twin:
+    start = time.perf_counter()
+    folder, cached = build_project(project, on_progress)
+    library = folder / library_file(project.name)
+    built = Built(library, None, told(project), time.perf_counter() - start, cached)
+    return Twin(built, folder / _twin_file(project.name), folder / library_file(RUNTIME))
+
+
+def _twin_file(name: str) -> str:
+    return library_file(f"{name}_emulated")

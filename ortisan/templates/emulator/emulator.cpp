@@ -49,6 +49,8 @@ int ortisan_emulator_load(const char* program) {
   return wrong.empty() ? ORTISAN_EMULATOR_OK : fail(ORTISAN_EMULATOR_INVALID_VALUE, wrong);
 }
 
+void ortisan_emulator_forget() { forget_kernels(); }
+
 int ortisan_emulator_launch(const char* name, const unsigned grid[3], const unsigned block[3], size_t shared,
                             void* const* parameters) {
   const Kernel* kernel = find_kernel(name);

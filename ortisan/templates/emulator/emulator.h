@@ -46,6 +46,9 @@ typedef struct {
 // program brought already has to be the same.
 int ortisan_emulator_load(const char* program);
 
+// Takes back the kernels of all programs; none may be running.
+void ortisan_emulator_forget();
+
 // Runs a kernel over its whole grid and returns when it has ended. `name` is the mangled one, as __cudaRegisterFunction has it;
 // `parameters` has the address of each parameter; `shared` is the dynamic shared memory in bytes.
 int ortisan_emulator_launch(const char* name, const unsigned grid[3], const unsigned block[3], size_t shared,

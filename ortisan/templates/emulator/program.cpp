@@ -204,6 +204,11 @@ std::string load_program(const char* text) {
   return Reader(text).read();
 }
 
+void forget_kernels() {
+  const std::lock_guard<std::mutex> lock(guard);
+  kernels.clear();
+}
+
 const Kernel* find_kernel(const std::string& name) {
   const std::lock_guard<std::mutex> lock(guard);
   const auto found = kernels.find(name);

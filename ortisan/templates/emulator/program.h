@@ -10,6 +10,7 @@ namespace ortisan::emulator {
 
 // Reads a program's text; "" or what is wrong with it.
 std::string load_program(const char* text);
+void forget_kernels();
 const Kernel* find_kernel(const std::string& name);
 void* find_variable(const std::string& name, size_t* bytes);
 

@@ -1,0 +1,174 @@
+"""build(verify="emulate"): what is told, refused, left out and estimated, with a library for this CPU in a twin's place.
+
+tests/gpu/test_emulated_gpu.py has real kernels.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import onnx
+import pytest
+
+import ortisan
+from ortisan.checks.isolated import Isolated
+from ortisan.codegen.ait.backend import CudaBackend
+from ortisan.codegen.backend import BACKENDS, Kind, PlanOptions, Sources, Twin, parse_target
+from ortisan.codegen.cpu.backend import CpuBackend
+from ortisan.codegen.cpu.isa import find_isa
+from ortisan.emulator.fatbin import Part
+from ortisan.errors import ArtifactError, OptionError, ToolchainError
+from ortisan.pipeline import emulate
+from ortisan.pipeline.emulate import SMALL, Emulator, Estimate, small_dims
+from tests.models.mlp import mlp
+from tests.pipeline import faults
+from tests.pipeline.fault_models import three_parts
+from tests.test_cli import run
+
+
+class PretendBackend(CpuBackend):
+    """Code for this CPU that has to be emulated."""
+
+    def __str__(self) -> str:
+        return "pretend"
+
+    def check(self, options: PlanOptions) -> None:
+        pass
+
+    def obstacle(self) -> str:
+        return "this machine has no GPU"
+
+    def emulated(self) -> str:
+        return "80"
+
+    def twin(self, sources: Sources, *, name: str, on_progress: Any = None) -> Twin:
+        built = self.build(sources, name=name, on_progress=on_progress)
+        return Twin(built, built.library, built.library)
+
+
+@pytest.fixture
+def parts(monkeypatch: pytest.MonkeyPatch) -> list[Part]:
+    """The PTX that the libraries have."""
+    found = [Part("80", "PTX")]
+    monkeypatch.setitem(BACKENDS, "pretend", Kind(lambda detail: PretendBackend(find_isa("native")), "pretend"))
+    monkeypatch.setattr(emulate, "ptx_of", lambda library: found)
+    monkeypatch.setattr(
+        emulate, "open_device", lambda say: SimpleNamespace(load=lambda text: None, forget=lambda: None)
+    )
+    monkeypatch.setattr(emulate, "_RUNTIMES", [SimpleNamespace(ortisan_cuda_watch=lambda watch: None)])
+    return found
+
+
+def build(model: onnx.ModelProto, folder: Path, **options: Any) -> ortisan.Artifact:
+    return ortisan.build(model, folder, target="pretend", tune="off", verify="emulate", **options)
+
+
+@pytest.mark.build
+def test_it_is_told_how_it_was_verified(parts: list[Part], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    onnx.save(mlp(), tmp_path / "mlp.onnx")
+    command = ["build", tmp_path / "mlp.onnx", "-o", tmp_path / "out", "--target", "pretend", "--tune", "off"]
+    code, shown, complaint = run(*command, "--verify", "emulate", "--dim", "batch=1:64")
+    assert code == 0, complaint
+    shown = " ".join(shown.split())
+    assert "The compiled model, emulated (PTX, sm_80), agrees with onnxruntime" in shown
+    assert "Not timed: this machine has no GPU." in shown
+    artifact = ortisan.build(mlp(), tmp_path / "again", target="pretend", verify="emulate", dims={"batch": (1, 64)})
+    assert "emulated)" in repr(artifact)
+    manifest = artifact.manifest
+    assert manifest["verified"] == "emulated (PTX, sm_80)"
+    assert manifest["verification"]["passed"]
+    assert {figure["case"] for figure in manifest["verification"]["figures"]} == {"batch=1", f"batch={SMALL}"}
+    assert manifest["bench"] is None
+    assert manifest["options"]["verify"] == "emulate"
+    assert ortisan.verify(artifact, model=mlp(), emulate=True).to_json()["verified"] == "emulated (PTX, sm_80)"
+
+
+@pytest.mark.build
+def test_other_builds_say_that_they_ran(tmp_path: Path) -> None:
+    manifest = ortisan.build(mlp(), tmp_path / "ran", tune="off", keep="all", quick=True).manifest
+    assert manifest["verified"] == "run"
+    manifest = ortisan.build(mlp(), tmp_path / "out", tune="off", keep="all", quick=True, verify=False).manifest
+    assert manifest["verified"] is None
+
+
+@pytest.mark.build
+def test_what_departs_is_left(parts: list[Part], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    faults.inject(monkeypatch, {1: faults.OFF_BY_A_LITTLE})
+    artifact = build(three_parts(), tmp_path / "out", name="net", exclude=["Softmax"])
+    assert artifact.ops == ("net_0", "net_2")
+    (left,) = artifact.manifest["departures"]
+    assert left["op"] == "net_1"
+    assert "departs" in left["reason"]
+    assert artifact.manifest["verified"] == "emulated (PTX, sm_80)"
+
+
+@pytest.mark.build
+def test_strict_makes_it_an_error(parts: list[Part], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    faults.inject(monkeypatch, {0: faults.SIGN})
+    with pytest.raises(ortisan.VerifyError, match="disagree in 1 output"):
+        build(mlp(), tmp_path / "out", strict=True)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.build
+def test_a_library_without_ptx_is_refused(parts: list[Part], tmp_path: Path) -> None:
+    parts[:] = [Part("90", "PTX")]
+    with pytest.raises(ArtifactError, match=r"'libmlp\.so' holds no PTX for sm_80, which emulation executes"):
+        build(mlp(), tmp_path / "out", name="mlp")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_emulated_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(OptionError, match=r"executes the kernels of GPU targets, and cpu:\S+ has none"):
+        ortisan.build(mlp(), tmp_path / "out", verify="emulate")
+    with pytest.raises(OptionError, match="can't be combined with sources_only=True"):
+        ortisan.build(mlp(), tmp_path / "out", target="cuda:80", verify="emulate", sources_only=True)
+    monkeypatch.setenv("CUDACXX", "/nowhere/nvcc")
+    told: list[str] = []
+    with pytest.raises(ToolchainError, match=r"\$CUDACXX is '/nowhere/nvcc'"):
+        ortisan.build(mlp(), tmp_path / "out", target="cuda:80", verify="emulate", on_progress=told.append)
+    assert told == ["reading the model"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_oldest_architecture_is_emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ortisan.codegen.ait.backend.find_cuda", lambda: None)
+    assert CudaBackend(("90", "80")).emulated() == "80"
+    with pytest.raises(OptionError, match="there is nothing to emulate for the target cpu"):
+        parse_target("cpu").emulated()
+
+
+def test_other_sessions_run_in_the_child(parts: list[Part], tmp_path: Path) -> None:
+    from ortisan.checks.session import reference_session
+
+    onnx.save(mlp(), tmp_path / "mlp.onnx")
+    session = reference_session(tmp_path / "mlp.onnx")
+    with Isolated() as child:
+        emulator = Emulator(parse_target("pretend"), child, lambda text: None)
+        assert emulator.open(session) == child.open(session)
+        emulator.forget(session)
+
+
+def test_sizes_are_kept_small() -> None:
+    dims = {"a": 128, "b": (1, 512), "c": [16, 64], "d": (0, 3), "e": "free"}
+    assert small_dims(dims) == {"a": 128, "b": (1, SMALL), "c": (16, 16), "d": (0, 3), "e": "free"}
+
+
+def test_what_is_left_is_estimated_from_the_first_run() -> None:
+    now = [0.0]
+    estimate = Estimate(3, lambda: now[0])
+    shown = []
+    for _ in range(4):
+        for _ in range(2):
+            estimate.count()
+            shown.append(str(estimate))
+            now[0] += 5
+        estimate.end_run()
+    assert shown == [
+        *("1 after 0 s", "2 after 5 s"),
+        *("3/6, about 20 s left", "4/6, about 15 s left"),
+        *("5/6, about 10 s left", "6/6, about 5 s left"),
+        *("7 after 30 s", "8 after 35 s"),
+    ]
