@@ -201,7 +201,7 @@ class CompiledGraph:
         contents = Contents(list(fixed.values()), freeze=self.options.freeze)
         ready = with_weights(model, fixed | dict(enumerate(program.constants, len(taken))))
         artifact, _ = artifact_of(ready, self.options)
-        runner = open_runner(artifact)
+        runner = open_runner(artifact, self.options.session_options, self.options.providers)
         if self.options.dump is not None:
             given = {name: args[index] for name, index in zip(runner.inputs, inputs, strict=True) if index < len(args)}
             dump_graph(self.options.dump, self.title, Dump(ready, artifact, str(self.module.graph), given))
