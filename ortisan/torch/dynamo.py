@@ -18,12 +18,12 @@ from torch._dynamo.exc import RestartAnalysis
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.weak import WeakIdKeyDictionary
 
-from ortisan.errors import OptionError, OrtisanError
+from ortisan.errors import OrtisanError
 from ortisan.torch.compiled import CompiledGraph
 from ortisan.torch.decompose import training_decompositions
 from ortisan.torch.deferred import Deferred, Graphs
 from ortisan.torch.graph import check_tensor
-from ortisan.torch.options import FrontOptions, front_options
+from ortisan.torch.options import FrontOptions, environment_options, front_options
 from ortisan.torch.reasons import for_dynamo, refuse
 from ortisan.torch.tracing import alone
 
@@ -39,9 +39,7 @@ def ortisan(
 ) -> Callable[..., Any]:
     """The backend as torch.compile calls it. Graphs that can't be compiled run eager, with a warning that says why."""
     try:
-        chosen = front_options(options, mode)
-        if chosen.exporter != "dynamo":
-            raise OptionError("under torch.compile the exporter is dynamo; ortisan.torch.compile takes others")
+        chosen = front_options({**environment_options(), **(options or {})}, mode)
         with alone():
             return compile_graph(module, example_inputs, chosen)
     except OrtisanError as error:

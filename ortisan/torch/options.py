@@ -15,7 +15,7 @@ from ortisan.pipeline.options import Keep, Options, option_names
 from ortisan.torch.session_options import check_providers, check_session_options
 
 Exporter: TypeAlias = "Literal['dynamo', 'legacy'] | Callable[..., Any]"
-"""A callable takes a `capture.Request` and returns an ONNX model."""
+"""A callable takes a `exporters.Request` and returns an ONNX model."""
 
 NAME = "graph"
 """The name of this front end's custom ops."""
@@ -94,7 +94,7 @@ class FrontOptions:
 
 
 def environment_options() -> dict[str, Any]:
-    """Options of the wrapper that a variable of the environment sets."""
+    """Options that a variable of the environment sets."""
     exporter = os.environ.get("ORTISAN_EXPORTER")
     return {"exporter": exporter} if exporter else {}
 

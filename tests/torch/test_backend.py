@@ -156,7 +156,7 @@ def test_inference_mode(graphs: list[Any]) -> None:
         ({"speed": 11}, None, "there is no option 'speed'"),
         ({"tune": "maybe"}, None, "tune"),
         ({"check": "twice"}, None, "check must be 'eager'"),
-        ({"exporter": "legacy"}, None, "the exporter is dynamo"),
+        ({"exporter": "newer"}, None, "exporter must be 'dynamo', 'legacy' or a function"),
         ({"transforms": 3}, None, "transforms must be functions"),
         (None, "fastest", "there is no mode 'fastest'"),
     ],

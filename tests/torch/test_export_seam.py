@@ -51,6 +51,62 @@ def test_an_exporter_of_the_caller() -> None:
             front.compile(model, exporter=lambda request: "model")(x)
 
 
+def by_dynamo(request: Any) -> Any:
+    return torch.onnx.export(
+        request.module, request.tensors, dynamo=True, input_names=request.names, verbose=False
+    ).model_proto
+
+
+@pytest.mark.parametrize("exporter", ["legacy", by_dynamo])
+def test_other_exporters_under_torch_compile(exporter: Any) -> None:
+    torch.manual_seed(0)
+    images = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Softmax(-1)
+    )
+    for model, x in ((Net(), torch.randn(3, WIDTH)), (images, torch.randn(2, 3, 8, 8))):
+        torch._dynamo.reset()
+        model.eval().requires_grad_(False)
+        fast = torch.compile(model, backend=front.backend, options={"exporter": exporter, "strict": True})
+        close(fast(x), model(x))
+
+
+def test_the_older_exporter_trains_and_refuses_dynamic_sizes() -> None:
+    model, x = Net(), torch.randn(3, WIDTH)
+    options = {"exporter": "legacy", "strict": True}
+    torch.compile(model, backend=front.backend, options=options)(x).sum().backward()
+    have = [each.grad.clone() for each in model.parameters()]
+    model.zero_grad()
+    model(x).sum().backward()
+    for gradient, each in zip(have, model.parameters(), strict=True):
+        close(gradient, each.grad)
+    with (
+        torch.no_grad(),
+        pytest.raises(UnsupportedError, match="would fix the graph's dynamic sizes; use dynamic=False"),
+    ):
+        torch.compile(Net(), backend=front.backend, options=options, dynamic=True)(x)
+
+
+def test_the_environment_chooses_the_exporter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORTISAN_EXPORTER", "newer")
+    with pytest.raises(OptionError, match="exporter must be 'dynamo', 'legacy' or a function, not 'newer'"):
+        torch.compile(Net(), backend=front.backend)(torch.randn(3, WIDTH))
+    monkeypatch.setenv("ORTISAN_EXPORTER", "legacy")
+    with torch.no_grad(), pytest.raises(UnsupportedError, match="the older exporter"):
+        torch.compile(Net(), backend=front.backend, options={"strict": True}, dynamic=True)(torch.randn(3, WIDTH))
+
+
+def test_an_exporter_has_to_keep_the_names() -> None:
+    def renaming(request: Any) -> Any:
+        model = by_dynamo(request)
+        model.graph.input[0].name = "other"
+        for node in model.graph.node:
+            node.input[:] = ["other" if name == request.names[0] else name for name in node.input]
+        return model
+
+    with torch.no_grad(), pytest.raises(OptionError, match="the exporter's model has an input 'other'; known are x"):
+        front.compile(Net(), exporter=renaming)(torch.randn(3, WIDTH))
+
+
 def test_opset_transforms_and_patterns() -> None:
     model, x = nn.Sequential(nn.LayerNorm(WIDTH), nn.GELU()).eval(), torch.randn(3, WIDTH)
     seen: list[int] = []
