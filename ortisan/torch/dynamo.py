@@ -61,7 +61,7 @@ def compile_graph(
                 part,
                 options,
                 title=f"{title}{kind}",
-                is_weight=lambda arg: frozen and _is_in(arg, weights),
+                is_weight=lambda arg: frozen and (_is_in(arg, weights) or (_is_number(arg) and not options.freeze)),
                 late=late,
             )
             made.append(compiled)
@@ -136,3 +136,8 @@ def _static_tensors(module: fx.GraphModule, example_inputs: Sequence[Any]) -> We
 
 def _is_in(value: Any, weights: WeakIdKeyDictionary) -> bool:
     return isinstance(value, torch.nn.Parameter) or (isinstance(value, torch.Tensor) and value in weights)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether dynamo may have made the tensor of a float, as of the epsilon of a norm: a new one for each call."""
+    return isinstance(value, torch.Tensor) and value.ndim == 0 and value.dtype == torch.float64
