@@ -140,6 +140,20 @@ def test_cond_works_on_both_roads() -> None:
                 close(fast(x), model(x))
 
 
+class Inverted(nn.Module):
+    def forward(self, x: Any, mask: Any) -> Any:
+        return x + (1.0 - mask) * -3.0 + (1 - mask)
+
+
+def test_a_number_minus_whole_numbers_on_both_roads() -> None:
+    model, x = Inverted(), torch.randn(2, 3)
+    roads = (front.compile(model), torch.compile(model, backend=front.backend, options={"strict": True}))
+    with torch.no_grad():
+        for fast in roads:
+            for mask in (torch.tensor([0, 1, 1]), torch.tensor([0, 1, 1], dtype=torch.int32)):
+                close(fast(x, mask), model(x, mask))
+
+
 @script()
 def double_plus(x: FLOAT[...], y: FLOAT[...]) -> FLOAT[...]:  # type: ignore[misc]
     return op.Add(op.Add(x, x), y)
