@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -56,6 +56,13 @@ def all_translations() -> dict[Callable[..., Any], Callable[..., Any]]:
     return {**TRANSLATIONS, **({fma.default: multiply_add} if fma is not None else {})}
 
 
+def mapped_slices(body: Any, tensors: Sequence[Any], others: Sequence[Any]) -> Any:
+    """`map` is a scan that carries nothing."""
+    from torch.onnx._internal.exporter._torchlib.ops.hop import higher_order_scan  # not in every torch
+
+    return higher_order_scan(body, [], tensors, others)
+
+
 def multiply_add(a: Any, b: Any, c: Any) -> Any:
     return op.Add(op.Mul(a, b), c)
 
@@ -65,4 +72,5 @@ TRANSLATIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     _aten._scaled_dot_product_flash_attention_for_cpu.default: attention_on_cpus,
     _aten._cdist_forward.default: distances,
     _aten.cdist.default: distances,
+    torch.ops.higher_order.map_impl: mapped_slices,
 }

@@ -154,6 +154,21 @@ def test_a_number_minus_whole_numbers_on_both_roads() -> None:
                 close(fast(x, mask), model(x, mask))
 
 
+class Slices(nn.Module):
+    def forward(self, x: Any, y: Any) -> Any:
+        return torch._higher_order_ops.map(lambda row, y: (row * y).sin() + row.sum(), x, y).relu()
+
+
+def test_map_works_on_both_roads() -> None:
+    model, y = Slices(), torch.randn(4)
+    roads = (front.compile(model), torch.compile(model, backend=front.backend, options={"strict": True}))
+    with torch.no_grad():
+        for fast in roads:
+            for rows in (3, 5):
+                x = torch.randn(rows, 4)
+                close(fast(x, y), model(x, y))
+
+
 @script()
 def double_plus(x: FLOAT[...], y: FLOAT[...]) -> FLOAT[...]:  # type: ignore[misc]
     return op.Add(op.Add(x, x), y)
