@@ -16,6 +16,7 @@ from onnx_ir import tensor_adapters
 from ortisan.errors import ModelError, OptionError, UnsupportedError
 from ortisan.torch.custom import translations
 from ortisan.torch.functions import check_found, keep_functions
+from ortisan.torch.graph import check_custom_ops
 from ortisan.torch.options import FrontOptions
 from ortisan.torch.reasons import reason_of
 from ortisan.torch.widen import widen_mixed_nodes
@@ -37,6 +38,7 @@ def to_onnx(
     Weights are torch's own memory until they are read. `is_whole` says that the program is all of the module, so that
     every submodule that shall be a function has to be there.
     """
+    check_custom_ops(program.graph)
     _cast_subtrahends(program.graph_module)
     with quiet_exporter():
         try:

@@ -17,6 +17,7 @@ from torch import nn  # noqa: E402
 
 import ortisan.torch as front  # noqa: E402
 from ortisan.errors import OptionError, UnsupportedError  # noqa: E402
+from ortisan.torch.reasons import WentEager  # noqa: E402
 from tests.models.nets import WIDTH, Net, close  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.build]
@@ -208,3 +209,29 @@ def test_a_custom_op_becomes_an_onnx_function(custom_op: Any) -> None:
         front.map_op("ortisan_tests::double_plus", nothing_said)
     with pytest.raises(OptionError, match="there is no torch op 'ortisan_tests::other'"):
         front.map_op("ortisan_tests::other", double_plus)
+
+
+def bump(x: Any, by: float) -> None:
+    x.add_(by)
+
+
+class InPlace(nn.Module):
+    def forward(self, x: Any) -> Any:
+        y = x * 3
+        torch.ops.ortisan_tests.bump(y, 1.5)
+        return y.relu()
+
+
+def test_an_op_that_writes_to_its_argument_is_refused_by_name() -> None:
+    with torch.library._scoped_library("ortisan_tests", "FRAGMENT") as library:
+        library.define("bump(Tensor(a!) x, float by) -> ()")
+        library.impl("bump", bump, "CPU")
+        library.impl("bump", lambda x, by: None, "Meta")
+        with pytest.raises(OptionError, match="'ortisan_tests::bump' changes its argument 'x' in place"):
+            front.map_op("ortisan_tests::bump", double_plus)
+        model, x = InPlace(), torch.randn(5)
+        sentence = r"ortisan_tests.bump.default changes its argument 'x' in place, which has no ONNX form"
+        with pytest.raises(UnsupportedError, match=sentence):
+            front.compile(model)(x)
+        with pytest.warns(WentEager, match=sentence):
+            close(torch.compile(model, backend=front.backend)(x), model(x))
