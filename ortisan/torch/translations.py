@@ -37,7 +37,7 @@ def attention_on_cpus(  # noqa: PLR0917  # as aten has it
     return result, op.Constant(value_floats=[0.0])
 
 
-def distances(x: Any, y: Any, p: float, compute_mode: int | None = None) -> Any:
+def distances(x: Any, y: Any, p: float = 2.0, compute_mode: int | None = None) -> Any:
     """x[..., P, M], y[..., R, M] -> [..., P, R]"""
     between = op.Sub(op.Unsqueeze(x, op.Constant(value_ints=[-2])), op.Unsqueeze(y, op.Constant(value_ints=[-3])))
     last = op.Constant(value_ints=[-1])
@@ -51,9 +51,9 @@ def distances(x: Any, y: Any, p: float, compute_mode: int | None = None) -> Any:
 
 
 def all_translations() -> dict[Callable[..., Any], Callable[..., Any]]:
-    """Those below, and those of ops that torch defines when it first needs them."""
-    fma = getattr(torch.ops.prims, "fma", None)
-    return {**TRANSLATIONS, **({fma.default: multiply_add} if fma is not None else {})}
+    """Those below, of ops that torch has defined so far."""
+    packets = {name: getattr(getattr(torch.ops, name.split(".")[0]), name.split(".")[1], None) for name in LATER}
+    return {**TRANSLATIONS, **{op.default: LATER[name] for name, op in packets.items() if op is not None}}
 
 
 def mapped_slices(body: Any, tensors: Sequence[Any], others: Sequence[Any]) -> Any:
@@ -74,3 +74,6 @@ TRANSLATIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     _aten.cdist.default: distances,
     torch.ops.higher_order.map_impl: mapped_slices,
 }
+
+LATER: dict[str, Callable[..., Any]] = {"prims.fma": multiply_add}
+"""The same for ops that torch defines when it first needs them."""
