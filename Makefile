@@ -71,8 +71,9 @@ bench-gpu: gpu
 	$(MAKE) $(GPU)/.dev
 	$(GPU)/bin/python -m benchmarks.gpu $(ARGS)
 
-docs: $(VENV)/.core
+docs: $(VENV)/.dev
 	$(BIN)/python tools/list_ops.py docs/ops.md
+	$(BIN)/python tools/list_torch_ops.py docs/torch-ops.md
 
 clean:
 	rm -rf $(VENV) $(GPU) build .mypy_cache .pytest_cache .ruff_cache

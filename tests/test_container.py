@@ -98,6 +98,69 @@ def test_emulation_is_for_this_machine(record: Path, tmp_path: Path) -> None:
     assert not record.exists()
 
 
+def mounts(record: Path) -> list[str]:
+    said = words(record)
+    return [said[index + 1] for index, word in enumerate(said) if word == "--volume"]
+
+
+def test_every_file_is_under_a_mount_and_only_results_are_written(record: Path, tmp_path: Path) -> None:
+    """Links, "..", spaces, a file of inputs, and a folder for the output that is not there yet."""
+    store, models, out = tmp_path / "a store", tmp_path / "models", tmp_path / "new" / "deep" / "bert"
+    for folder in (store, models, tmp_path / "data"):
+        folder.mkdir()
+    (store / "blob").write_bytes(b"")
+    (models / "bert.onnx").symlink_to(store / "blob")
+    docker(record, artifact(out))
+    given = models / ".." / "models" / "bert.onnx"
+    inputs = tmp_path / "data" / ".." / "data" / "inputs.npz"
+    done = ortisan("build", given, "-o", out, "--inputs", inputs, "--in-container", "image")
+    assert done.returncode == 0, done.stderr
+    said = words(record)
+    assert said[said.index("build") + 1] == str(models / "bert.onnx")
+    assert said[said.index("--inputs") + 1] == str(tmp_path / "data" / "inputs.npz")
+    assert mounts(record) == [
+        f"{store}:{store}:ro",
+        f"{tmp_path / 'cache'}:{tmp_path / 'cache'}",
+        f"{tmp_path / 'data'}:{tmp_path / 'data'}:ro",
+        f"{models}:{models}:ro",
+        f"{out.parent}:{out.parent}",
+    ]
+    assert out.parent.is_dir()
+
+
+def test_a_folder_that_is_read_and_written_is_mounted_once(record: Path, tmp_path: Path) -> None:
+    docker(record, artifact(tmp_path / "cache" / "out"))
+    done = ortisan("build", tmp_path / "cache" / "m.onnx", "-o", tmp_path / "cache" / "out", "--in-container", "image")
+    assert done.returncode == 0, done.stderr
+    assert mounts(record) == [f"{tmp_path / 'cache'}:{tmp_path / 'cache'}"]
+
+
+def test_a_relative_cache_folder(record: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ORTISAN_CACHE_DIR", "./kept/../cache")
+    docker(record, artifact(tmp_path / "out" / "bert"))
+    done = ortisan("build", "models/bert.onnx", "-o", "out/bert", "--in-container", "image")
+    assert done.returncode == 0, done.stderr
+    assert f"ORTISAN_CACHE_DIR={tmp_path / 'cache'}" in words(record)
+    assert f"{tmp_path / 'cache'}:{tmp_path / 'cache'}" in mounts(record)
+
+
+def test_a_colon_in_a_path_is_refused_before_the_engine_is_asked(record: Path, tmp_path: Path) -> None:
+    docker(record)
+    done = ortisan("build", tmp_path / "a:b" / "m.onnx", "-o", tmp_path / "out" / "m", "--in-container", "image")
+    assert done.returncode != 0
+    assert "can't be mounted in a container, because its name has a ':'" in " ".join(done.stderr.split())
+    assert not record.exists()
+
+
+def test_an_output_that_is_no_artifact_is_refused_before_the_engine_is_asked(record: Path, tmp_path: Path) -> None:
+    docker(record)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "letters.txt").write_text("mine")
+    assert ortisan("build", tmp_path / "m.onnx", "-o", tmp_path / "out", "--in-container", "image").returncode != 0
+    assert not record.exists()
+
+
 def call(folder: Path, *, gpus: bool = False) -> ContainerCall:
     return ContainerCall("image", ("doctor",), (), (folder,), gpus)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,10 +27,11 @@ def build_in_container(context: typer.Context, image: str, target: str, on_progr
             f"--verify {options['verify']} can't be combined with --in-container, which hands back the artifact alone; "
             "build it there, then run 'ortisan verify DIR --emulate' here"
         )
-    model, output = Path(options["model"]).absolute(), Path(options["output"]).absolute()
+    model, output = _place(options["model"]), _place(options["output"])
     check_replaceable(output)
-    read = [Path(options[name]).absolute().parent for name in ("model", "inputs") if options.get(name)]
-    write = [output.parent, cache_folder().absolute()]
+    files = [_place(options[name]) for name in ("model", "inputs") if options.get(name)]
+    read = [folder for file in files for folder in (file.parent, file.resolve().parent)]  # the file may be a link
+    write = [output.parent, _place(cache_folder())]
     call = ContainerCall(
         image,
         ("build", str(model), *_arguments(context), "--json"),
@@ -52,5 +54,10 @@ def _arguments(context: typer.Context) -> list[str]:
             words.append(name)
             continue
         for item in value if isinstance(value, (list, tuple)) else [value]:
-            words += [name, str(item.absolute() if isinstance(item, Path) else item)]
+            words += [name, str(_place(item) if isinstance(item, Path) else item)]
     return words
+
+
+def _place(path: str | Path) -> Path:
+    """Absolute, and without "..", because a container has none of the folders beside those that are mounted."""
+    return Path(os.path.abspath(path))

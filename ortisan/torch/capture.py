@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import onnx
 import onnx_ir as ir
 import sympy
 import torch
@@ -20,26 +18,13 @@ from torch.export.graph_signature import OutputKind
 from ortisan.errors import UnsupportedError
 from ortisan.torch.axes import Dynamic, argument_names, named_leaves, symbolic_axes
 from ortisan.torch.caches import contents_of
-from ortisan.torch.export import as_ir, name_inputs, quiet_exporter, to_onnx
+from ortisan.torch.export import name_inputs, quiet_exporter, to_onnx
+from ortisan.torch.exporters import Request, export_by
 from ortisan.torch.graph import check_graph
 from ortisan.torch.options import FrontOptions
 from ortisan.torch.reasons import reason_of
 from ortisan.torch.tracing import alone, twin
 from ortisan.torch.tree import Flattener, flatten, same_structure, unflatten
-
-_LEGACY_OPSET = 17
-
-
-@dataclass(frozen=True, eq=False)
-class Request:
-    """The argument of a caller's own exporter, which returns a model whose inputs have these names, in any order."""
-
-    module: nn.Module
-    """Takes the tensors as positional arguments and returns a tuple of tensors."""
-    tensors: tuple[torch.Tensor, ...]
-    names: tuple[str, ...]
-    axes: Mapping[str, Mapping[int, str]]
-    """Dims to keep symbolic."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,13 +128,9 @@ def capture(module: nn.Module, args: Any, kwargs: Any, dynamic: Dynamic, options
         if options.exporter == "dynamo":
             return _by_torch_export(flat, tensors, names, axes, options)
         axes = {name: {axis: word or f"{name}_{axis}" for axis, word in own.items()} for name, own in axes.items()}
-        request = Request(flat, tuple(tensors), names, axes)
-        model = _by_the_older_one(request, options) if options.exporter == "legacy" else None
-        if model is None:
-            assert callable(options.exporter)
-            model = as_ir(options.exporter(request), "the exporter")
-            if found.aliases is None:
-                flat(*tensors)
+        model = export_by(Request(flat, tuple(tensors), names, axes), options)
+        if found.aliases is None:
+            flat(*tensors)
     dims = tuple(
         tuple(axes.get(name, {}).get(axis, size) for axis, size in enumerate(tensor.shape))
         for name, tensor in zip(names, tensors, strict=True)
@@ -253,21 +234,3 @@ def _rename(model: ir.Model, renames: Mapping[str, str]) -> None:
         if value.shape is not None:
             texts = [dim.value if isinstance(dim, ir.SymbolicDim) else dim for dim in value.shape]
             value.shape = ir.Shape([words.sub(new_name, dim) if isinstance(dim, str) else dim for dim in texts])
-
-
-def _by_the_older_one(request: Request, options: FrontOptions) -> ir.Model:
-    file = io.BytesIO()
-    with quiet_exporter():
-        try:
-            torch.onnx.export(
-                request.module,
-                request.tensors,
-                file,  # type: ignore[arg-type]  # it takes files, too
-                dynamo=False,
-                opset_version=options.opset or _LEGACY_OPSET,
-                input_names=list(request.names),
-                dynamic_axes={name: dict(axes) for name, axes in request.axes.items()},
-            )
-        except Exception as error:
-            raise UnsupportedError(f"the older exporter can't export the module: {reason_of(error)}") from error
-    return ir.from_proto(onnx.load_from_string(file.getvalue()))

@@ -18,6 +18,7 @@ from ortisan.torch.check import compare_with_eager
 from ortisan.torch.contents import Contents
 from ortisan.torch.dump import Dump, dump_graph, dump_text
 from ortisan.torch.export import is_only_gathered, to_onnx, transform, with_weights
+from ortisan.torch.exporters import export_graph
 from ortisan.torch.graph import Program, read_graph
 from ortisan.torch.intercepting import describe_call, show
 from ortisan.torch.islands import cut_around, ops_named
@@ -80,10 +81,15 @@ class CompiledGraph:
     def export(self) -> None:
         try:
             self.program = read_graph(self.module)
-            self.model = transform(to_onnx(self.program.exported, self.options)[0], self.options)
+            self.model = transform(self._exported(self.program), self.options)
         except OrtisanError as error:
             self.fall_back(error)
             self._cut(reason_of(error))
+
+    def _exported(self, program: Program) -> ir.Model:
+        if self.options.exporter == "dynamo":
+            return to_onnx(program.exported, self.options)[0]
+        return export_graph(program, self.options)
 
     def _cut(self, reason: str) -> None:
         """Compiles what is around the ops that the reason names."""
@@ -201,7 +207,7 @@ class CompiledGraph:
         contents = Contents(list(fixed.values()), freeze=self.options.freeze)
         ready = with_weights(model, fixed | dict(enumerate(program.constants, len(taken))))
         artifact, _ = artifact_of(ready, self.options)
-        runner = open_runner(artifact)
+        runner = open_runner(artifact, self.options.session_options, self.options.providers)
         if self.options.dump is not None:
             given = {name: args[index] for name, index in zip(runner.inputs, inputs, strict=True) if index < len(args)}
             dump_graph(self.options.dump, self.title, Dump(ready, artifact, str(self.module.graph), given))

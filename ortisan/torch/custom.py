@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ortisan.errors import OptionError
+from ortisan.torch.graph import changed_argument
 from ortisan.torch.snippet import translate_to_cpp
 from ortisan.torch.translations import all_translations
 
@@ -44,7 +45,13 @@ def map_op(
     signature = getattr(function, "op_signature", None)
     if signature is not None and not signature.outputs:
         raise OptionError(f"the ONNX function of '{op}' does not say what it returns; annotate its result")
-    _mapped[find_op(op)] = function
+    found = find_op(op)
+    if (changed := changed_argument(found)) is not None:
+        raise OptionError(
+            f"'{op}' changes its argument '{changed}' in place, which an ONNX function can't; map an op that returns "
+            "the new value"
+        )
+    _mapped[found] = function
 
 
 def unmap_op(op: str | Callable[..., Any]) -> None:

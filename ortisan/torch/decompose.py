@@ -66,7 +66,7 @@ _TORCH_HAS = [
 
 def training_decompositions() -> dict[Any, Callable[..., Any]]:
     known = [packet for name in _TORCH_HAS if (packet := getattr(_aten, name, None)) is not None]
-    return {**get_decompositions(known), **_OWN}
+    return {**get_decompositions(known), **OWN}
 
 
 def convolution_backward(  # noqa: PLR0917  # as aten has it
@@ -206,7 +206,7 @@ def _each(value: Sequence[int], axes: int) -> list[int]:
     return list(value) * axes if len(value) == 1 else list(value)
 
 
-_OWN: dict[Any, Callable[..., Any]] = {
+OWN: dict[Any, Callable[..., Any]] = {
     _aten.native_layer_norm.default: native_layer_norm,
     _aten.convolution_backward.default: convolution_backward,
     _aten.avg_pool2d_backward.default: avg_pool2d_backward,

@@ -96,6 +96,11 @@ def take_draws(graph: fx.Graph, placeholders: list[fx.Node]) -> list[Draw]:
     return draws
 
 
+def drawn_ops() -> set[Any]:
+    """The ops that may be drawn before a graph runs."""
+    return {*_BY_SHAPE, *_BY_VALUE, _aten.native_dropout}
+
+
 def is_random(node: fx.Node) -> bool:
     """Whether an op really draws random numbers: those tagged as random may have a dropout of 0, or be in eval mode."""
     op = node.target

@@ -18,12 +18,12 @@ from torch._dynamo.exc import RestartAnalysis
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.weak import WeakIdKeyDictionary
 
-from ortisan.errors import OptionError, OrtisanError
+from ortisan.errors import OrtisanError
 from ortisan.torch.compiled import CompiledGraph
 from ortisan.torch.decompose import training_decompositions
 from ortisan.torch.deferred import Deferred, Graphs
 from ortisan.torch.graph import check_tensor
-from ortisan.torch.options import FrontOptions, front_options
+from ortisan.torch.options import FrontOptions, environment_options, front_options
 from ortisan.torch.reasons import for_dynamo, refuse
 from ortisan.torch.tracing import alone
 
@@ -39,9 +39,7 @@ def ortisan(
 ) -> Callable[..., Any]:
     """The backend as torch.compile calls it. Graphs that can't be compiled run eager, with a warning that says why."""
     try:
-        chosen = front_options(options, mode)
-        if chosen.exporter != "dynamo":
-            raise OptionError("under torch.compile the exporter is dynamo; ortisan.torch.compile takes others")
+        chosen = front_options({**environment_options(), **(options or {})}, mode)
         with alone():
             return compile_graph(module, example_inputs, chosen)
     except OrtisanError as error:
@@ -63,7 +61,7 @@ def compile_graph(
                 part,
                 options,
                 title=f"{title}{kind}",
-                is_weight=lambda arg: frozen and _is_in(arg, weights),
+                is_weight=lambda arg: frozen and (_is_in(arg, weights) or (_is_number(arg) and not options.freeze)),
                 late=late,
             )
             made.append(compiled)
@@ -138,3 +136,8 @@ def _static_tensors(module: fx.GraphModule, example_inputs: Sequence[Any]) -> We
 
 def _is_in(value: Any, weights: WeakIdKeyDictionary) -> bool:
     return isinstance(value, torch.nn.Parameter) or (isinstance(value, torch.Tensor) and value in weights)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether dynamo may have made the tensor of a float, as of the epsilon of a norm: a new one for each call."""
+    return isinstance(value, torch.Tensor) and value.ndim == 0 and value.dtype == torch.float64

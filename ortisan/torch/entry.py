@@ -109,7 +109,7 @@ def build_entry(
     )
     reads_weights = not any(is_of_torch(value) for value in model.graph.initializers.values())
     artifact, from_disk = artifact_of(model, options)
-    runner = open_runner(artifact)
+    runner = open_runner(artifact, options.session_options, options.providers)
     places: dict[str, int | torch.Tensor] = {**weights, **{name: i for i, name in enumerate(captured.names)}}
     taken = tuple(places[name] for name in runner.inputs)
     if options.dump is not None:

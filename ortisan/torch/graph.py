@@ -140,6 +140,21 @@ def check_graph(*graphs: fx.Graph) -> None:
                 check_tensor(value, f"'{node.name}'")
 
 
+def check_custom_ops(graph: fx.Graph) -> None:
+    """Raises `UnsupportedError` for an op of torch.library that changes what it is given."""
+    for node in graph.nodes:
+        op = node.args[0] if str(node.target).startswith("auto_functionalized") else node.target
+        changed = changed_argument(op) if isinstance(op, torch._ops.OpOverload) and op.namespace != "aten" else None
+        if changed is not None:
+            raise UnsupportedError(f"{op} changes its argument '{changed}' in place, which has no ONNX form")
+
+
+def changed_argument(op: torch._ops.OpOverload) -> str | None:
+    """The first argument that an op writes to."""
+    written = (each.name for each in op._schema.arguments if each.alias_info is not None and each.alias_info.is_write)
+    return next(written, None)
+
+
 def check_tensor(value: torch.Tensor, what: str) -> None:
     if value.layout != torch.strided:
         raise UnsupportedError(f"{what} is a sparse tensor ({value.layout}); use .to_dense()")

@@ -12,9 +12,10 @@ from ortisan.codegen.backend import Tune
 from ortisan.converter.read.symbols import FREE
 from ortisan.errors import OptionError
 from ortisan.pipeline.options import Keep, Options, option_names
+from ortisan.torch.session_options import check_providers, check_session_options
 
 Exporter: TypeAlias = "Literal['dynamo', 'legacy'] | Callable[..., Any]"
-"""A callable takes a `capture.Request` and returns an ONNX model."""
+"""A callable takes a `exporters.Request` and returns an ONNX model."""
 
 NAME = "graph"
 """The name of this front end's custom ops."""
@@ -41,7 +42,8 @@ class FrontOptions:
     run eager; `functions` are classes, names or path patterns of submodules that become ONNX functions in the exported
     model, where others are inlined; `transforms` are functions of the exported `onnx_ir.Model` that change it or give
     another; `freeze` notices only those changes of weights that torch counts; `check="eager"` compares every run with
-    eager; `intercept` prints every call; `dump` is a folder for all that is exported and built.
+    eager; `intercept` prints every call; `dump` is a folder for all that is exported and built; `session_options` and
+    `providers` are those of ONNX Runtime's sessions, the options also as a mapping.
     """
 
     build: Options
@@ -54,6 +56,8 @@ class FrontOptions:
     check: Literal["eager"] | None = None
     intercept: bool | Callable[[Any], None] = False
     dump: Path | None = None
+    session_options: Any = None
+    providers: tuple[Any, ...] = ()
 
     @property
     def dims(self) -> dict[str, int | tuple[int, int]]:
@@ -85,10 +89,12 @@ class FrontOptions:
         wrong = [transform for transform in self.transforms if not callable(transform)]
         if wrong:
             raise OptionError(f"transforms must be functions of the exported model, not {wrong[0]!r}")
+        check_session_options(self.session_options)
+        check_providers(self.providers)
 
 
 def environment_options() -> dict[str, Any]:
-    """Options of the wrapper that a variable of the environment sets."""
+    """Options that a variable of the environment sets."""
     exporter = os.environ.get("ORTISAN_EXPORTER")
     return {"exporter": exporter} if exporter else {}
 
@@ -110,7 +116,7 @@ def front_options(given: Mapping[str, Any] | None, mode: str | None = None) -> F
     chosen = {name: value for name, value in given.items() if name in building}
     build = Options(**{"tune": tune, "keep": keep, "verify": False, "name": NAME, **chosen})
     rest: dict[str, Any] = {name: value for name, value in given.items() if name in own}
-    for name in ("functions", "transforms"):
+    for name in ("functions", "transforms", "providers"):
         rest[name] = _as_tuple(rest.get(name, ()))
     place = rest.get("dump") or os.environ.get("ORTISAN_DUMP")
     rest["dump"] = Path(place) if place else None

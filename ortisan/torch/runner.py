@@ -13,7 +13,8 @@ import torch.utils.dlpack
 
 from ortisan.errors import ArtifactError, UnsupportedError
 from ortisan.runtime.artifact import Artifact, load
-from ortisan.runtime.engine import quiet_options, sentence
+from ortisan.runtime.engine import sentence
+from ortisan.torch.session_options import make_session_options
 
 # ONNX's numbers of the element types, and how ONNX Runtime spells them.
 _TYPES: Mapping[torch.dtype, tuple[int, str]] = {
@@ -45,10 +46,10 @@ def dtype_of_type(element: int, what: str) -> torch.dtype:
     return found
 
 
-def open_runner(artifact: Artifact) -> Runner:
-    """A session with as many threads as torch uses now."""
+def open_runner(artifact: Artifact, session_options: Any = None, providers: Sequence[Any] = ()) -> Runner:
+    """A session with the caller's options and providers; without options, with as many threads as torch uses now."""
     try:
-        session = load(artifact, quiet_options(threads=torch.get_num_threads()))
+        session = load(artifact, make_session_options(session_options), providers or None)
     except ArtifactError as error:
         # The file is one of the cache, which says nothing to the caller.
         raise ArtifactError(_FILE.sub("the graph", str(error))) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -37,7 +37,7 @@ def attention_on_cpus(  # noqa: PLR0917  # as aten has it
     return result, op.Constant(value_floats=[0.0])
 
 
-def distances(x: Any, y: Any, p: float, compute_mode: int | None = None) -> Any:
+def distances(x: Any, y: Any, p: float = 2.0, compute_mode: int | None = None) -> Any:
     """x[..., P, M], y[..., R, M] -> [..., P, R]"""
     between = op.Sub(op.Unsqueeze(x, op.Constant(value_ints=[-2])), op.Unsqueeze(y, op.Constant(value_ints=[-3])))
     last = op.Constant(value_ints=[-1])
@@ -51,9 +51,16 @@ def distances(x: Any, y: Any, p: float, compute_mode: int | None = None) -> Any:
 
 
 def all_translations() -> dict[Callable[..., Any], Callable[..., Any]]:
-    """Those below, and those of ops that torch defines when it first needs them."""
-    fma = getattr(torch.ops.prims, "fma", None)
-    return {**TRANSLATIONS, **({fma.default: multiply_add} if fma is not None else {})}
+    """Those below, of ops that torch has defined so far."""
+    packets = {name: getattr(getattr(torch.ops, name.split(".")[0]), name.split(".")[1], None) for name in LATER}
+    return {**TRANSLATIONS, **{op.default: LATER[name] for name, op in packets.items() if op is not None}}
+
+
+def mapped_slices(body: Any, tensors: Sequence[Any], others: Sequence[Any]) -> Any:
+    """`map` is a scan that carries nothing."""
+    from torch.onnx._internal.exporter._torchlib.ops.hop import higher_order_scan  # not in every torch
+
+    return higher_order_scan(body, [], tensors, others)
 
 
 def multiply_add(a: Any, b: Any, c: Any) -> Any:
@@ -65,4 +72,8 @@ TRANSLATIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     _aten._scaled_dot_product_flash_attention_for_cpu.default: attention_on_cpus,
     _aten._cdist_forward.default: distances,
     _aten.cdist.default: distances,
+    torch.ops.higher_order.map_impl: mapped_slices,
 }
+
+LATER: dict[str, Callable[..., Any]] = {"prims.fma": multiply_add}
+"""The same for ops that torch defines when it first needs them."""

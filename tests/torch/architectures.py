@@ -31,31 +31,31 @@ TEXT = {
     "XLMRoberta": _SMALL, "MPNet": _SMALL, "ModernBert": _SMALL, "Deberta": _SMALL, "DebertaV2": _SMALL,
     "RoFormer": {**_SMALL, "embedding_size": 32}, "ConvBert": {**_SMALL, "embedding_size": 32}, "SqueezeBert": {**_SMALL, "embedding_size": 32},
     "MobileBert": {**_SMALL, "embedding_size": 32, "intra_bottleneck_size": 32, "true_hidden_size": 32},
-    "Ernie": _SMALL, "Nystromformer": {**_SMALL, "num_landmarks": 4, "segment_means_seq_len": 64}, "FNet": _SMALL, "Funnel": {"d_model": 32, "n_head": 4, "d_head": 8, "d_inner": 48, "block_sizes": [1, 1], "vocab_size": 61},
+    "Ernie": _SMALL, "Nystromformer": {**_SMALL, "num_landmarks": 4, "segment_means_seq_len": 4}, "FNet": _SMALL, "Funnel": {"d_model": 32, "n_head": 4, "d_head": 8, "d_inner": 48, "block_sizes": [1, 1], "vocab_size": 61},
     "XLNet": {"d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 48, "vocab_size": 61}, "LayoutLM": _SMALL, "Splinter": _SMALL,
-    "YosO": _SMALL, "Rembert": {**_SMALL, "input_embedding_size": 16, "output_embedding_size": 16}, "MegatronBert": _SMALL,
+    "Yoso": _SMALL, "RemBert": {**_SMALL, "input_embedding_size": 16, "output_embedding_size": 16}, "MegatronBert": _SMALL,
 }  # fmt: skip
 DECODERS = {
     "GPT2": _GPT, "GPTNeo": {**_SMALL, "num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]], "window_size": 4},
     "GPTNeoX": _SMALL, "GPTJ": {**_GPT, "rotary_dim": 4}, "CodeGen": {**_GPT, "rotary_dim": 4}, "OPT": {**_SMALL, "ffn_dim": 48, "word_embed_proj_dim": 32},
     "Bloom": {"hidden_size": 32, "n_layer": 2, "n_head": 4, "vocab_size": 61}, "Llama": _SMALL, "Mistral": {**_SMALL, "sliding_window": 4},
     "Qwen2": _SMALL, "Qwen3": _SMALL, "Phi": {**_SMALL, "num_key_value_heads": 4}, "Phi3": _SMALL, "Gemma": _SMALL, "Gemma2": {**_SMALL, "sliding_window": 4},
-    "Gemma3Text": {**_SMALL, "sliding_window": 4}, "StableLm": _SMALL, "Starcoder2": _SMALL, "Falcon": _SMALL, "Mpt": {"d_model": 32, "n_layers": 2, "n_heads": 4, "vocab_size": 61, "max_seq_len": 64},
+    "Gemma3Text": {**_SMALL, "sliding_window": 4}, "StableLm": _SMALL, "Starcoder2": _SMALL, "Falcon": {name: value for name, value in _SMALL.items() if name != "head_dim"}, "Mpt": {"d_model": 32, "n_layers": 2, "n_heads": 4, "vocab_size": 61, "max_seq_len": 64},
     "Cohere": _SMALL, "Olmo": _SMALL, "Olmo2": _SMALL, "Granite": _SMALL, "Glm": _SMALL, "Nemotron": _SMALL, "Persimmon": _SMALL,
     "Mamba": {**_SMALL, "state_size": 4}, "Mixtral": _MOE, "Qwen2Moe": {**_MOE, "shared_expert_intermediate_size": 16}, "GPTBigCode": _GPT,
-    "SmolLM3": _SMALL, "Helium": _SMALL, "Xglm": {**_SEQ2SEQ, "num_layers": 2, "attention_heads": 4, "ffn_dim": 48}, "BioGpt": _SMALL,
+    "SmolLM3": _SMALL, "Helium": _SMALL, "XGLM": {**_SEQ2SEQ, "num_layers": 2, "attention_heads": 4, "ffn_dim": 48}, "BioGpt": _SMALL,
 }  # fmt: skip
 PAIRS = {
     "T5": _T5, "MT5": _T5, "Bart": _SEQ2SEQ, "MBart": _SEQ2SEQ, "Pegasus": _SEQ2SEQ, "Marian": _SEQ2SEQ, "M2M100": _SEQ2SEQ,
     "Blenderbot": _SEQ2SEQ, "LED": {**_SEQ2SEQ, "attention_window": 8, "max_encoder_position_embeddings": 64, "max_decoder_position_embeddings": 64},
 }  # fmt: skip
 IMAGES = {
-    "ViT": _IMAGE, "DeiT": _IMAGE, "BeiT": _IMAGE, "Dinov2": _IMAGE, "ResNet": {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1]},
+    "ViT": _IMAGE, "DeiT": _IMAGE, "Beit": _IMAGE, "Dinov2": _IMAGE, "ResNet": {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1]},
     "ConvNext": {"hidden_sizes": [8, 16], "depths": [1, 1], "num_stages": 2}, "Swin": {"embed_dim": 16, "depths": [1, 1], "num_heads": [2, 2], "window_size": 4, "image_size": 32, "patch_size": 4},
     "Segformer": {"hidden_sizes": [8, 16], "depths": [1, 1], "num_encoder_blocks": 2, "num_attention_heads": [1, 2], "sr_ratios": [2, 1], "patch_sizes": [7, 3], "strides": [4, 2], "mlp_ratios": [2, 2]},
     "MobileViT": {"hidden_sizes": [16, 16, 16], "neck_hidden_sizes": [8, 8, 16, 16, 16, 16, 32], "num_attention_heads": 2, "image_size": 32},
     "PoolFormer": {"hidden_sizes": [8, 16, 16, 16], "depths": [1, 1, 1, 1]}, "RegNet": {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "groups_width": 8},
-    "EfficientNet": {"hidden_dim": 64, "width_coefficient": 0.25, "depth_coefficient": 0.1, "image_size": 32}, "MobileNetV2": {"depth_multiplier": 0.25, "image_size": 32},
+    "EfficientNet": {"hidden_dim": 320, "width_coefficient": 0.25, "depth_coefficient": 0.1, "image_size": 32}, "MobileNetV2": {"depth_multiplier": 0.25, "image_size": 32},
 }  # fmt: skip
 SOUNDS = {
     "Wav2Vec2": _SOUND,

@@ -156,7 +156,7 @@ def test_inference_mode(graphs: list[Any]) -> None:
         ({"speed": 11}, None, "there is no option 'speed'"),
         ({"tune": "maybe"}, None, "tune"),
         ({"check": "twice"}, None, "check must be 'eager'"),
-        ({"exporter": "legacy"}, None, "the exporter is dynamo"),
+        ({"exporter": "newer"}, None, "exporter must be 'dynamo', 'legacy' or a function"),
         ({"transforms": 3}, None, "transforms must be functions"),
         (None, "fastest", "there is no mode 'fastest'"),
     ],
@@ -165,6 +165,28 @@ def test_wrong_options_are_refused(options: Any, mode: str | None, message: str)
     graph = torch.fx.symbolic_trace(Net())
     with pytest.raises(OptionError, match=message):
         front.backend(graph, [torch.ones(2, WIDTH)], options=options, mode=mode)
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.randn(WIDTH)), 1e-3
+
+    def forward(self, x: Any) -> Any:
+        centered = x - x.mean(-1, keepdim=True)
+        return centered / torch.sqrt(centered.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight
+
+
+def test_a_float_is_part_of_what_is_built_until_it_changes(graphs: list[Any]) -> None:
+    model = Scaled().eval()
+    fast = compiled(model, dynamic=True)
+    with torch.no_grad():
+        for rows, eps in ((3, 1e-3), (5, 1e-3), (5, 0.5), (4, 2.0)):
+            model.eps = eps
+            x = torch.randn(rows, WIDTH) / 10
+            close(fast(x), model(x))
+            if eps == 1e-3:
+                assert "layernorm" in str(graphs[0].artifact.manifest["op_counts"])
 
 
 def test_modes_set_the_tuning() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ortisan.codegen.tools.cache_place import cache_folder
 from ortisan.codegen.tools.toolchain import ask_tool, run_tool
-from ortisan.errors import ToolchainError
+from ortisan.errors import OptionError, ToolchainError
 
 ENGINE = "ORTISAN_CONTAINER_ENGINE"
 PROGRESS = "ORTISAN_PROGRESS"
@@ -46,7 +46,7 @@ class ContainerCall:
         return [*command, self.image, "ortisan", *self.arguments]
 
     def environment(self) -> dict[str, str]:
-        return {"HOME": "/tmp", "ORTISAN_CACHE_DIR": str(cache_folder().absolute()), PROGRESS: "lines"}
+        return {"HOME": "/tmp", "ORTISAN_CACHE_DIR": os.path.abspath(cache_folder()), PROGRESS: "lines"}
 
 
 def find_engine(environ: Mapping[str, str] | None = None) -> str:
@@ -66,6 +66,9 @@ def find_engine(environ: Mapping[str, str] | None = None) -> str:
 
 def run_in_container(call: ContainerCall, on_progress: Callable[[str], None] | None = None) -> None:
     """Runs the call to its end. A failure is a `ToolchainError` with what Ortisan or the engine said last."""
+    for folder in (*call.read, *call.write):
+        if ":" in str(folder):
+            raise OptionError(f"'{folder}' can't be mounted in a container, because its name has a ':'; rename it")
     engine, name = find_engine(), f"ortisan-{uuid.uuid4().hex[:12]}"
     for folder in call.write:
         folder.mkdir(parents=True, exist_ok=True)
