@@ -144,4 +144,6 @@ class CpuPlanner(Planner):
 def _with_choices(plan: GraphPlan, tuning: Tuning) -> GraphPlan:
     """The plan, made again if a product of it is blocked otherwise than the cost model says."""
     chosen = tuple(map(tuning.table, plan.products))
-    return plan if chosen == plan.tables else plan_graph(plan.graph, False, tuning.table, plan.winograd)
+    if chosen == plan.tables:
+        return plan
+    return plan_graph(plan.graph, blocking_table=tuning.table, winograd=plan.winograd)

@@ -15,8 +15,17 @@ of a batch lie one after the other. `taps`: a filter per channel, [taps][channel
 `panels_rcr` of each of the 36 terms of templates/cpu/images/winograd.h.
 """
 
-_POINTS = np.array([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]], np.float64) / 24
-"""G of F(4, 3)."""
+
+def _winograd_filters(p: float, q: float) -> Array:
+    """G of F(4, 3): the filter as a polynomial at 0, p, -p, q, -q and infinity, by what B's polynomials are there."""
+    at_p, at_q = 2 * p**2 * (p**2 - q**2), 2 * q**2 * (q**2 - p**2)
+    rows = [(1 / (p * q) ** 2, 0.0, 0.0)]
+    rows += [(1 / at_p, x / at_p, x**2 / at_p) for x in (p, -p)]
+    rows += [(1 / at_q, x / at_q, x**2 / at_q) for x in (q, -q)]
+    return np.array([*rows, (0.0, 0.0, 1.0)])
+
+
+_WINOGRAD = _winograd_filters(0.75, 1.5)
 
 
 def panel_width(dtype: DType) -> int:
@@ -29,7 +38,7 @@ def pack(data: Array, layout: Layout) -> Array:
     if layout == "plain":
         return np.ascontiguousarray(data)
     if layout == "winograd":
-        terms = np.einsum("ai,bj,oijc->aboc", _POINTS, _POINTS, data.astype(np.float64), optimize=True)
+        terms = np.einsum("ai,bj,oijc->aboc", _WINOGRAD, _WINOGRAD, data.astype(np.float64), optimize=True)
         return pack(terms.reshape(-1, len(data), data.shape[-1]).astype(data.dtype), "panels_rcr")
     if layout == "taps":
         return np.ascontiguousarray(data.reshape(len(data), -1).T).reshape(-1)
@@ -52,7 +61,7 @@ def packed_bytes(shape: Shape, dtype: DType, layout: Layout) -> int:
     if layout in ("plain", "taps"):
         return int(dtype.size * product(shape))
     if layout == "winograd":
-        return int(dtype.size * len(_POINTS) ** 2 * packed_elements(shape[-1], shape[0], dtype))
+        return int(dtype.size * len(_WINOGRAD) ** 2 * packed_elements(shape[-1], shape[0], dtype))
     columns, depth = shape[-2:] if layout == "panels_rcr" else reversed(shape[-2:])
     return int(dtype.size * product((*shape[:-2], packed_elements(depth, columns, dtype))))
 

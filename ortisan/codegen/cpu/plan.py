@@ -91,6 +91,7 @@ class GraphPlan:
 
 def plan_graph(
     graph: Graph,
+    *,
     keep_all: bool = False,
     blocking_table: Callable[[Product], BlockingTable] = table,
     winograd: bool = True,

@@ -1,12 +1,15 @@
 // Convolutions of 3 x 3 filters and stride 1 by Winograd's F(4 x 4, 3 x 3): 36 products give 16 pixels, where 144 would.
 //
-//   V = B^T d B    a tile of 6 x 6 pixels of the input, for each channel: B's polynomials at 0, 1, -1, 2, -2 and infinity
+//   V = B^T d B    a tile of 6 x 6 pixels of the input, for each channel: B's polynomials at 0, p, -p, q, -q and infinity
 //   U = G w G^T    the filters, when the model is compiled
 //   M[t] = V[t] U[t] for t < 36, products over tiles and channels        y = A^T M A    4 x 4 pixels of the output
 //
 // Tiles of all images are one list, cut into bands of 16. Waves of bands are transformed into the workspace, then multiplied
 // band by band, a few panels of filters at a time, whose sums go through the second transform while they are in the cache. A tile
 // does not depend on the others, so neither does a pixel on the batch or the threads.
+//
+// Points around 1 keep the coefficients close together: with 1 and 2 for p and q errors are twice as large. 3/4 and 3/2 make all
+// coefficients of B and A exact.
 #pragma once
 
 #include <cstdint>
@@ -19,28 +22,31 @@ namespace ortisan {
 namespace detail {
 
 constexpr int64_t winograd_size = 4, winograd_reach = 6, winograd_terms = 36, winograd_band = 16;
+constexpr float winograd_p = 0.75f, winograd_q = 1.5f;  // kept in step with packing.py
 
 // Elements of a term of a band; a line more, so that terms don't meet in one set of the cache. Kept in step with images.py.
 constexpr int64_t winograd_term(int64_t channels) { return winograd_band * channels + 16; }
 
 template <class V>
 ORTISAN_INLINE inline void winograd_input(const V (&d)[6], V (&v)[6]) {
-  const V a = d[4] - d[2] * 4.0f, b = d[3] - d[1] * 4.0f, c = d[4] - d[2], e = (d[3] - d[1]) * 2.0f;
-  v[0] = d[0] * 4.0f - d[2] * 5.0f + d[4];
-  v[1] = a + b;
-  v[2] = a - b;
-  v[3] = c + e;
-  v[4] = c - e;
-  v[5] = d[1] * 4.0f - d[3] * 5.0f + d[5];
+  constexpr float p = winograd_p, q = winograd_q, sum = p * p + q * q, product = p * p * q * q;
+  const V a = d[4] - d[2] * (q * q), b = d[3] - d[1] * (q * q), c = d[4] - d[2] * (p * p), e = d[3] - d[1] * (p * p);
+  v[0] = d[0] * product - d[2] * sum + d[4];
+  v[1] = a + b * p;
+  v[2] = a - b * p;
+  v[3] = c + e * q;
+  v[4] = c - e * q;
+  v[5] = d[1] * product - d[3] * sum + d[5];
 }
 
 template <class V>
 ORTISAN_INLINE inline void winograd_output(const V (&m)[6], V (&y)[4]) {
   const V a = m[1] + m[2], b = m[1] - m[2], c = m[3] + m[4], e = m[3] - m[4];
+  constexpr float p = winograd_p, q = winograd_q;
   y[0] = m[0] + a + c;
-  y[1] = b + e * 2.0f;
-  y[2] = a + c * 4.0f;
-  y[3] = b + e * 8.0f + m[5];
+  y[1] = b * p + e * q;
+  y[2] = a * (p * p) + c * (q * q);
+  y[3] = b * (p * p * p) + e * (q * q * q) + m[5];
 }
 
 struct WinogradTiles {
