@@ -279,6 +279,7 @@ def test_half_precision_with_a_softmax_in_float() -> None:
         (f"{SCORES} t = Tanh(s) l = Abs(t) {TAIL}", "", "not a scaled product of q and k"),
         (f"{SCORES} l = Add(s, m) {TAIL}", "float[B,3,S,T] m", "does not fit"),
         (f"{SCORES} l = Add(s, m) {TAIL}", "float[1,B,2,S,T] m", "does not fit"),
+        (f"{SCORES} l = Add(s, m) {TAIL}", "float[5,1,S,T] m", "may be larger than"),
         (f"{SCORES} l = Add(s, m) {GUARDED.replace('zero', 'c')}", "float[T] m", "does not insert zeros"),
     ],
 )

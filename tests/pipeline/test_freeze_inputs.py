@@ -58,6 +58,19 @@ def test_an_input_that_is_not_frozen_can_be_overridden(model: Path, tmp_path: Pa
     np.testing.assert_array_equal(session.run(None, {"x": x, "w": zeros})[0], np.ones((1, 5, 8, 8)))
 
 
+@pytest.mark.build
+def test_the_size_of_a_default_has_nothing_to_do_with_the_sizes_of_other_inputs(tmp_path: Path) -> None:
+    """Its declared dims say n, and ONNX Runtime runs any n with it."""
+    weights = {"w": RNG.standard_normal((6, 10)).astype(np.float32)}
+    path = tmp_path / "product.onnx"
+    onnx.save(
+        text_model("(float[n,6] x, float[6,n] w) => (float[n,10] y)", "y = MatMul(x, w)", constants=weights), path
+    )
+    session = ortisan.load(ortisan.build(path, tmp_path / "out", keep="all", strict=True).folder)
+    x = RNG.standard_normal((3, 6)).astype(np.float32)
+    np.testing.assert_allclose(session.run(None, {"x": x})[0], x @ weights["w"], atol=CLOSE, rtol=CLOSE)
+
+
 def test_the_command_line_says_what_would_help(model: Path) -> None:
     said = " ".join(CliRunner().invoke(app, ["inspect", str(model)]).output.split())
     assert "2 inputs have default values and can't be packed or folded; --freeze-inputs makes constants of" in said

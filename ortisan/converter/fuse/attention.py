@@ -251,3 +251,6 @@ def _check_mask(mask: ir.Value, logits: list[Dim]) -> None:
     )
     if not fits:
         raise Mismatch(f"its mask ('{mask.name}') of shape {mask.shape} does not fit {ir.Shape(logits)}")
+    for dim, target in list(zip(reversed(dims), reversed(logits), strict=False))[2:]:
+        if isinstance(dim, int) and dim > 1 and not isinstance(target, int):
+            raise Mismatch(f"its mask ('{mask.name}') of shape {mask.shape} may be larger than {ir.Shape(logits)}")

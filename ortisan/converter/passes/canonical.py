@@ -141,7 +141,8 @@ def _simplify(
 def _overridable_as_inputs(model: ir.Model) -> Iterator[None]:
     """Hides the values of initializers that a caller may override, so that no pass takes them for constants.
 
-    Before IR version 4 every initializer had to be an input and none can be overridden, so those inputs are removed.
+    Their symbolic dims are forgotten: a default has a size of its own, whatever the other inputs' sizes are. Before IR
+    version 4 every initializer had to be an input and none can be overridden, so those inputs are removed.
     """
     graph = model.graph
     if model.ir_version < _OVERRIDABLE_IR_VERSION:
@@ -152,6 +153,8 @@ def _overridable_as_inputs(model: ir.Model) -> Iterator[None]:
     for value in hidden:
         graph.initializers.pop(value.name or "")
         value.const_value = None
+        if value.shape is not None:
+            value.shape = ir.Shape([dim if isinstance(dim, int) else None for dim in value.shape])
     try:
         yield
     finally:
