@@ -32,15 +32,13 @@ def as_volume(b: Builder, y: Value, outer: Sequence[Dim]) -> Value:
 
 def layers(b: Builder, x: Value, depth: Steps) -> list[Value]:
     """For each place of a window along the depth, what all windows have there."""
-    padded = x
-    if depth.before or depth.after:
-        padded = b.add(Pad((0, depth.before, 0, 0, 0), (0, depth.after, 0, 0, 0)), x)
     count = extent(x.shape[1], depth.before, depth.after, depth.span, depth.stride)
     b.require_at_least(count, 0, "the output of a convolution")
+    if depth.before or depth.after:
+        x = b.add(Pad((0, depth.before, 0, 0, 0), (0, depth.after, 0, 0, 0)), x)
+    if depth.kernel == depth.stride == 1:
+        return [x]
     n, _, *rest = x.shape
-    found = []
-    for place in range(depth.kernel):
-        part = DynamicSlice((0, place * depth.dilation, 0, 0, 0), (n, count, *rest), (1, depth.stride, 1, 1, 1))
-        is_whole = depth.kernel == depth.stride == 1
-        found.append(padded if is_whole else b.add(part, padded))
-    return found
+    starts = range(0, depth.span, depth.dilation)
+    parts = (DynamicSlice((0, start, 0, 0, 0), (n, count, *rest), (1, depth.stride, 1, 1, 1)) for start in starts)
+    return [b.add(part, x) for part in parts]

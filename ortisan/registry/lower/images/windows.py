@@ -17,7 +17,7 @@ CHANNELS_LAST, CHANNELS_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
 
 def image(site: Site, given: Value | None = None) -> Value:
     """The first input, or `given`, with two dims for places and the channels last: a line is an image of one row."""
-    b, x = site.builder, given or site.need(0)
+    b, x = site.builder, site.need(0) if given is None else given
     if len(x.shape) == 3:
         n, c, length = x.shape
         return b.reshape(b.permute(x, (0, 2, 1)), (n, 1, length, c))
