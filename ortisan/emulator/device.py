@@ -116,7 +116,16 @@ class Device:
     def counters(self) -> Counters:
         found = _Counters()
         self._library.ortisan_emulator_count(ctypes.byref(found))
-        return Counters(*(getattr(found, name) for name in Counters.__dataclass_fields__))
+        return _counters(found)
+
+    def kernel_counters(self) -> dict[str, tuple[str, Counters]]:
+        """What each kernel did, by its name, beside its name as C++ has it; in the order of first launches."""
+        kernels: dict[str, tuple[str, Counters]] = {}
+        name, readable, found = ctypes.c_char_p(), ctypes.c_char_p(), _Counters()
+        places = (ctypes.byref(name), ctypes.byref(readable), ctypes.byref(found))
+        while self._library.ortisan_emulator_count_kernel(ctypes.c_size_t(len(kernels)), *places) == 0:
+            kernels[(name.value or b"").decode()] = ((readable.value or b"").decode(), _counters(found))
+        return kernels
 
     def reset_counters(self) -> None:
         self._library.ortisan_emulator_reset_counters()
@@ -134,6 +143,10 @@ def _open(folder: Path) -> Device:
 def open_device(on_progress: Callable[[str], None] | None = None) -> Device:
     """The machine, which is built the first time on each computer."""
     return _open(build_emulator(on_progress))
+
+
+def _counters(found: _Counters) -> Counters:
+    return Counters(*(getattr(found, name) for name in Counters.__dataclass_fields__))
 
 
 def _value(argument: Any) -> Array:

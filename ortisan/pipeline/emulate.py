@@ -16,6 +16,7 @@ from typing import Any
 
 from ortisan.checks.isolated import RUN_SECONDS, Run, Runner
 from ortisan.checks.session import SessionSpec
+from ortisan.checks.work import KernelWork, short_name
 from ortisan.codegen.backend import Backend, Built, Sources, Twin, parse_target
 from ortisan.emulator import open_device
 from ortisan.emulator.fatbin import ptx_of
@@ -94,10 +95,25 @@ class Emulator:
         if spec.library is None:
             return self._child.run(spec, feeds, seconds)
         session = self._session(spec)
+        self._device.reset_counters()
         begin = time.perf_counter()
         with self._watched():
             outputs = run(session, feeds)
-        return Run(outputs, time.perf_counter() - begin)
+        return Run(outputs, time.perf_counter() - begin, self._work())
+
+    def _work(self) -> tuple[KernelWork, ...]:
+        return tuple(
+            KernelWork(
+                short_name(readable),
+                symbol,
+                done.launches,
+                done.blocks,
+                done.instructions,
+                done.global_load_bytes,
+                done.global_store_bytes,
+            )
+            for symbol, (readable, done) in self._device.kernel_counters().items()
+        )
 
     def forget(self, spec: SessionSpec) -> None:
         self._child.forget(spec)
