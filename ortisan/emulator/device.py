@@ -46,6 +46,7 @@ class Device:
     """One per process: allocations, programs and settings are shared by all that use the library."""
 
     def __init__(self, folder: Path) -> None:
+        self._programs: Sequence[str] | None = None
         self._library = library = ctypes.CDLL(str(folder / library_file(NAME)), mode=ctypes.RTLD_GLOBAL)
         library.ortisan_emulator_error.restype = ctypes.c_char_p
         library.ortisan_emulator_variable.restype = ctypes.c_void_p
@@ -65,9 +66,18 @@ class Device:
     def load_program(self, program: str) -> None:
         self._check(self._library.ortisan_emulator_load(program.encode()))
 
+    def use(self, programs: Sequence[str]) -> None:
+        """Has the kernels of these programs, the results of `translate`, and no others."""
+        if programs is not self._programs:
+            self.forget()
+            for program in programs:
+                self.load_program(program)
+            self._programs = programs
+
     def forget(self) -> None:
         """Takes back all kernels, so that others of the same names can be loaded."""
         self._library.ortisan_emulator_forget()
+        self._programs = None
 
     def launch(self, kernel: str, grid: Sequence[int], block: Sequence[int], *arguments: Any, shared: int = 0) -> None:
         """Runs a kernel to its end. Arguments are arrays, which are memory of the device meanwhile, and numpy scalars.

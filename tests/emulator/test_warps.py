@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ortisan.emulator import Device
+from ortisan.emulator import Device, translate
+from ortisan.errors import EmulationError
 from tests.emulator.ptx import Array, fresh, integers, module, run
 
 pytestmark = pytest.mark.build
@@ -185,3 +186,18 @@ def test_each_kernel_is_counted(device: Device) -> None:
     assert total.launches == 3
     device.reset_counters()
     assert device.kernel_counters() == {}
+
+
+def test_programs_take_turns(device: Device) -> None:
+    """Two libraries have kernels of one name."""
+    name = fresh("kernel")
+    add = "ld.param.u64 %d1, [out]; ld.global.u32 %r1, [%d1]; add.u32 %r1, %r1, {}; st.global.u32 [%d1], %r1; ret;"
+    ones, tens = ((translate(module(name, ["u64 out"], add.format(number))),) for number in (1, 10))
+    out = np.zeros(1, "u4")
+    for programs in (ones, tens, tens, ones):
+        device.use(programs)
+        device.launch(name, (1,), (1,), out)
+    assert out[0] == 22
+    device.forget()
+    with pytest.raises(EmulationError, match=f"no program has the kernel {name}"):
+        device.launch(name, (1,), (1,), out)

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
@@ -24,7 +25,8 @@ from ortisan.emulator.device import Counters
 from ortisan.emulator.fatbin import Part
 from ortisan.errors import ArtifactError, OptionError, ToolchainError
 from ortisan.pipeline import emulate
-from ortisan.pipeline.emulate import SMALL, Emulator, Estimate, small_dims
+from ortisan.pipeline.emulate import SMALL, Emulator, small_dims
+from ortisan.pipeline.estimate import Estimate
 from tests.models.mlp import mlp
 from tests.pipeline import faults
 from tests.pipeline.fault_models import three_parts
@@ -63,9 +65,9 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> list[Part]:
     found = [Part("80", "PTX")]
     monkeypatch.setitem(BACKENDS, "pretend", Kind(lambda detail: PretendBackend(find_isa("native")), "pretend"))
     monkeypatch.setattr(emulate, "ptx_of", lambda library: found)
-    device = SimpleNamespace(load=lambda text: None, forget=lambda: None, reset_counters=lambda: None)
-    device.kernel_counters = lambda: LAUNCHED
+    device = SimpleNamespace(use=lambda programs: None, reset_counters=lambda: None, kernel_counters=lambda: LAUNCHED)
     monkeypatch.setattr(emulate, "open_device", lambda say: device)
+    monkeypatch.setattr(emulate, "translate", lambda text: text)
     monkeypatch.setattr(emulate, "_RUNTIMES", [SimpleNamespace(ortisan_cuda_watch=lambda watch: None)])
     return found
 
@@ -173,6 +175,23 @@ def test_the_oldest_architecture_is_emulated(monkeypatch: pytest.MonkeyPatch) ->
     assert CudaBackend(("90", "80")).emulated() == "80"
     with pytest.raises(OptionError, match="there is nothing to emulate for the target cpu"):
         parse_target("cpu").emulated()
+
+
+@pytest.mark.build
+def test_an_emulated_session_is_a_session(parts: list[Part], tmp_path: Path) -> None:
+    """By names and feeds, and by bindings; its kernels are those of the last run."""
+    model = mlp()
+    artifact = build(model, tmp_path / "out", dims={"batch": (1, 64)})
+    session = ortisan.emulate(artifact)
+    x = np.ones((3, session.get_inputs()[0].shape[1]), np.float32)
+    assert session.kernels == ()
+    (have,) = session.run([session.get_outputs()[0].name], {session.get_inputs()[0].name: x})
+    assert [kernel.launches for kernel in session.kernels] == [2, 1]
+    binding = session.io_binding()
+    binding.bind_cpu_input(session.get_inputs()[0].name, x)
+    binding.bind_output(session.get_outputs()[0].name)
+    session.run_with_iobinding(binding)
+    np.testing.assert_array_equal(binding.copy_outputs_to_cpu()[0], have)
 
 
 def test_other_sessions_run_in_the_child(parts: list[Part], tmp_path: Path) -> None:
