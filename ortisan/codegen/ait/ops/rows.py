@@ -11,12 +11,11 @@ from ortisan.codegen.ait.dims import Bounds
 from ortisan.codegen.ait.ops.reduce import row_reduce
 from ortisan.codegen.ait.own import OwnKernel, along_axis, calling, storage
 from ortisan.codegen.ait.program import shape
-from ortisan.codegen.ait.rules import Reason, floats, static
+from ortisan.codegen.ait.rules import Reason, floats, static, takes_floats
 from ortisan.registry.dims import product
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Node, Op, Value
 from ortisan.registry.ops import Cast, LayerNorm, RmsNorm, Softmax
-from ortisan.registry.refusal import Refused
 
 
 def _softmax_rule(node: Node, bounds: Bounds) -> Reason:
@@ -52,8 +51,6 @@ def _compose_softmax(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence
 def _softmax_kernel(node: Node, bounds: Bounds) -> OwnKernel:
     op, (x,) = node.op, node.inputs
     assert isinstance(op, Softmax)
-    if reason := floats(node):
-        raise Refused(reason)
     axis = op.axis % len(x.shape)
     source = calling("softmax.cuh", "softmax", storage(x.dtype), str(op.log).lower())
     return OwnKernel("softmax", source, node.inputs, along_axis(x.shape, axis), {"axis": axis, "log": op.log})
@@ -107,5 +104,5 @@ def _compose_rms_norm(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequenc
 OPS = (
     AitOp(LayerNorm, rule=_layernorm_rule, compose=_compose_layernorm, call=_call_layernorm),
     AitOp(RmsNorm, compose=_compose_rms_norm),
-    AitOp(Softmax, rule=_softmax_rule, compose=_compose_softmax, call=_call_softmax, kernel=_softmax_kernel),
+    AitOp(Softmax, _softmax_rule, _compose_softmax, _call_softmax, takes_floats, _softmax_kernel),
 )
