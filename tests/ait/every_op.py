@@ -115,6 +115,13 @@ GRAPHS: dict[str, tuple[Sequence[tuple[str, tuple[Dim, ...]]], Write]] = {
         [("float32", PAST), ("float32", HEADS)],
         lambda b, past, new: b.add(CacheWrite(2, length=P + S, start=P), past, new),
     ),
+    "cache_in_place": (
+        [("float32", (B, 4, 8, 8)), ("float32", (B, 4, 3, 8)), ("int64", (B,)), ("float16", (B, S, 6)), ("float16", (B, 7, 6)), ("float32", NEEDS_P)],
+        lambda b, past, new, starts, h, rows, _: [
+            b.add(CacheWrite(2), past, new, b.elementwise("MIN", b.elementwise("ABS", starts), b.number(5, DType.INT64))),
+            b.add(CacheWrite(2, "circular"), past, new, starts), b.add(CacheWrite(2, length=P + 11, start=P), past, new), b.add(CacheWrite(1, "circular", start=P + 1), h, rows),
+        ],
+    ),
     "concatenate": ([("float32", X), ("float32", X)], lambda b, x, y: b.add(Concatenate(1), x, y)),
     "split": ([("float32", X)], lambda b, x: b.add_many(Split(2, (4, 12)), x)),
     "slice_first": ([("float32", X)], lambda b, x: b.add(DynamicSlice((0, 0, 2), (B, 1, 7), (1, 1, 1)), x)),

@@ -95,7 +95,7 @@ def _graph(model: AitModel, op: str, folder: str) -> GraphSource:
     inputs = {tensor.index: tensor.name for tensor in model.inputs}
     outputs = {tensor.index: tensor.name for tensor in model.outputs}
     return GraphSource(
-        describe_graph(graph, op, DimPrinter(graph.symbols), rows),
+        describe_graph(graph, op, DimPrinter(graph.symbols), rows, model.shared),
         folder,
         tuple(inputs.get(index, "") for index in range(len(graph.inputs))),
         tuple(constant.name for constant in model.constants),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from ortisan.codegen.ait.ops import AIT_OPS
 from ortisan.codegen.ait.program import Program
 from ortisan.codegen.ait.rules import takes_all
 from ortisan.registry.graph import Graph
+from ortisan.registry.ops import CacheWrite
 from ortisan.registry.passes.channels_last import channels_last
 from ortisan.registry.passes.fold_affine import fold_affine
 from ortisan.registry.passes.narrow import narrow
@@ -36,6 +38,8 @@ class Prepared:
     program: Program
     notes: tuple[str, ...]
     refused: Mapping[str, str]
+    shared: tuple[tuple[int, int], ...] = ()
+    """Inputs and outputs that may be the same memory: caches that nothing else reads than the write into them."""
 
 
 def prepare(graph: Graph, *, half: bool = False, architecture: str = "80") -> Prepared:
@@ -45,8 +49,20 @@ def prepare(graph: Graph, *, half: bool = False, architecture: str = "80") -> Pr
     refused = {**_lacking(dialect.graph, architecture), **dialect.refused}
     if refused:
         return Prepared(_NOTHING, (), refused)
-    program, refused = write_calls(set_barriers(join_products(fuse_chains(dialect.graph, AIT_OPS))))
-    return Prepared(program, dialect.notes, refused)
+    done = set_barriers(join_products(fuse_chains(dialect.graph, AIT_OPS)))
+    program, refused = write_calls(done)
+    return Prepared(program, dialect.notes, refused, _shared(done))
+
+
+def _shared(graph: Graph) -> tuple[tuple[int, int], ...]:
+    reads = Counter(value for node in graph.nodes for value in node.inputs)
+    reads.update(graph.outputs)
+    writes = [node for node in graph.nodes if isinstance(node.op, CacheWrite)]
+    return tuple(
+        (graph.inputs.index(node.inputs[0]), graph.outputs.index(node.output))
+        for node in writes
+        if node.inputs[0] in graph.inputs and node.output in graph.outputs and reads[node.inputs[0]] == 1
+    )
 
 
 def _lacking(graph: Graph, architecture: str) -> dict[str, str]:
