@@ -24,7 +24,7 @@ class Softmax(Op):
     log: bool = False
 
     stem: ClassVar[str] = "softmax"
-    ait: ClassVar[str | None] = "softmax; reduce_max, reduce_sum, elementwise"
+    ait: ClassVar[str | None] = "softmax; reduce_max, reduce_sum, elementwise; ours"
 
     @property
     def name(self) -> str:
