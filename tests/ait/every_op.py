@@ -24,6 +24,7 @@ from ortisan.registry.ops import (
     Full,
     Gather,
     Gemm,
+    GroupNorm,
     IndexSelect,
     LayerNorm,
     Pad,
@@ -97,6 +98,10 @@ GRAPHS: dict[str, tuple[Sequence[tuple[str, tuple[Dim, ...]]], Write]] = {
         lambda b, q, k, v: b.add(Attention(8**-0.5), q, k, v),
     ),
     "layernorm": ([("float32", X)], lambda b, x: b.add(LayerNorm(2, 1e-5), x, _constant(b, 16), _constant(b, 16))),
+    "group_norm": (
+        [("float32", (B, 4, 4, 16))],
+        lambda b, x: b.add(GroupNorm(4, 1e-5), x, _constant(b, 16), _constant(b, 16)),
+    ),
     "rms_norm": ([("float32", X)], lambda b, x: b.add(RmsNorm(2, 1e-6), x, _constant(b, 16))),
     "softmax": ([("float32", X)], lambda b, x: b.add(Softmax(2), x)),
     "log_softmax": ([("float32", X)], lambda b, x: b.add(Softmax(2, log=True), x)),

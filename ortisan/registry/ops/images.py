@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from ortisan.registry.dims import Dim, Facts, ceil_div, floor_div, is_static, minimum, product, settle
-from ortisan.registry.dtypes import Array
+from ortisan.registry.dtypes import Array, DType
 from ortisan.registry.graph import DimValues, Op, TensorType
 from ortisan.registry.refusal import Refused
 
@@ -91,7 +91,8 @@ class Pool2d(Op):
     """The largest element or the mean of each window of x[N,H,W,C]. torch: F.max_pool2d, F.avg_pool2d.
 
     A mean counts the padding when `counts_padding`. With `ceil`, windows that only begin inside of the padded image are
-    there as well, and what they have beyond its end is in no mean.
+    there as well, and what they have beyond its end is in no mean. With `indices` a second output says where in its
+    image [H,W] the first largest element is, a NaN being the largest.
     """
 
     kind: Literal["max", "mean"]
@@ -101,13 +102,14 @@ class Pool2d(Op):
     counts_padding: bool = False
     dilations: Pair = (1, 1)
     ceil: bool = False
+    indices: bool = False
 
     stem: ClassVar[str] = "pool2d"
     ait: ClassVar[str | None] = "max_pool2d, avg_pool2d"
 
     @property
     def name(self) -> str:
-        return f"{self.kind}_pool2d"
+        return f"{self.kind}_pool2d{'_indices' if self.indices else ''}"
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
         (x,) = inputs
@@ -119,7 +121,8 @@ class Pool2d(Op):
         rows, columns = (self._count(x.shape[1 + axis], axis) for axis in (0, 1))
         for count in (rows, columns):
             facts.at_least(count, 0, "the output of a pool")
-        return (TensorType(x.dtype, (x.shape[0], rows, columns, x.shape[3])),)
+        pooled = (x.shape[0], rows, columns, x.shape[3])
+        return (TensorType(x.dtype, pooled), *([TensorType(DType.INT64, pooled)] if self.indices else []))
 
     @property
     def _spans(self) -> Pair:
@@ -145,9 +148,18 @@ class Pool2d(Op):
         starts = [(i * self.dilations[0], j * self.dilations[1]) for i, j in places]
         windows = [_strided(wide, place, (rows, columns), self.strides) for place in starts]
         if not mean:
-            return (np.max(windows, axis=0).astype(inputs[0].dtype),)
+            y = np.max(windows, axis=0).astype(inputs[0].dtype)
+            return (y, self._places(windows, starts, x.shape[2])) if self.indices else (y,)
         total = np.sum([_strided(counts, place, (rows, columns), self.strides) for place in starts], axis=0)
         return ((np.sum(windows, axis=0) / total).astype(inputs[0].dtype),)
+
+    def _places(self, windows: Sequence[Array], starts: Sequence[Pair], width: int) -> Array:
+        first = np.argmax(windows, axis=0)
+        rows, columns = np.ogrid[: first.shape[1], : first.shape[2]]
+        down, right = (np.array([start[axis] for start in starts])[first] for axis in (0, 1))
+        row = down + (rows * self.strides[0] - self.pads[0])[..., None]
+        column = right + (columns * self.strides[1] - self.pads[1])[..., None]
+        return np.asarray(row * width + column, np.int64)
 
 
 def _centers(at: Array, scale: Any, have: int, want: int) -> Array:

@@ -116,12 +116,13 @@ def _sizes(node: Node, kernel: Sequence[Dim], groups: Dim) -> tuple[Dim, ...]:
 
 def emit_pool(group: Group, context: EmitContext) -> KernelSpec:
     node, op = only_node(group, Pool2d)
-    x, y = node.inputs[0], node.output
-    params = (Param("x", x.dtype.cpp), Param("y", y.dtype.cpp, written=True))
+    x, places = node.inputs[0], ("places",) if op.indices else ()
+    outputs = zip(("y", *places), node.outputs, strict=True)
+    params = (Param("x", x.dtype.cpp), *(Param(name, value.dtype.cpp, written=True) for name, value in outputs))
     shape = f"ConvShape{{{', '.join(context.printer.all(_sizes(node, op.kernel, 1)))}}}"
     padding = (*map(str, op.pads[2:]), flag(op.counts_padding)) if op.kind == "mean" else ()
-    body = CallContext(params, f"{op.kind}_pool2d", (x.dtype.cpp,), (shape, *padding, "x", "y"))
-    return KernelSpec(_POOL, group.name, body, (context.read(x), context.write(y)))
+    body = CallContext(params, op.name, (x.dtype.cpp,), (shape, *padding, "x", "y", *places))
+    return KernelSpec(_POOL, group.name, body, (context.read(x), *map(context.write, node.outputs)))
 
 
 def emit_resize(group: Group, context: EmitContext) -> KernelSpec:
