@@ -32,6 +32,7 @@ from ortisan.registry.graph import Graph
 from ortisan.registry.passes.channels_last import channels_last
 from ortisan.registry.passes.fold_affine import fold_affine
 from ortisan.registry.passes.pointwise import pointwise
+from ortisan.registry.passes.widen import widen
 
 WORTH_TIMING = 1 << 20
 """Bytes of weights below which `tune="auto"` leaves products to the cost model: they fit a core's cache and take less
@@ -106,7 +107,7 @@ class CpuPlanner(Planner):
         return [{node.origin: why for node in graph.nodes if (why := objection(node)) is not None} for graph in graphs]
 
     def arrange(self, graph: Graph) -> Graph:
-        return pointwise(fold_affine(channels_last(graph)))
+        return widen(pointwise(fold_affine(channels_last(graph))))
 
     def plan(
         self,

@@ -12,10 +12,10 @@ from ortisan.codegen.ait.ops.reduce import row_reduce
 from ortisan.codegen.ait.own import OwnKernel, along_axis, calling, storage
 from ortisan.codegen.ait.program import shape
 from ortisan.codegen.ait.rules import Reason, floats, static, takes_floats
-from ortisan.registry.dims import product
+from ortisan.registry.dims import floor_div, product
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Node, Op, Value
-from ortisan.registry.ops import Cast, LayerNorm, RmsNorm, Softmax
+from ortisan.registry.ops import Cast, GroupNorm, LayerNorm, RmsNorm, Softmax
 
 
 def _softmax_rule(node: Node, bounds: Bounds) -> Reason:
@@ -101,7 +101,19 @@ def _compose_rms_norm(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequenc
     return [b.elementwise("MUL", y, b.reshape(inputs[1], x.shape[axis:])) if op.gamma else y]
 
 
+def _compose_group_norm(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
+    """A row per group of each image."""
+    assert isinstance(op, GroupNorm)
+    x, gamma, beta = inputs
+    n, channels, places = x.shape[0], floor_div(x.shape[-1], op.groups), product(x.shape[1:-1])
+    rows = b.permute(b.reshape(x, (n, places, op.groups, channels)), (0, 2, 1, 3))
+    normal = b.add(LayerNorm(2, op.epsilon, False, False), b.reshape(rows, (n, op.groups, product((places, channels)))))
+    back = b.permute(b.reshape(normal, rows.shape), (0, 2, 1, 3))
+    return [b.elementwise("ADD", b.elementwise("MUL", b.reshape(back, x.shape), gamma), beta)]
+
+
 OPS = (
+    AitOp(GroupNorm, compose=_compose_group_norm),
     AitOp(LayerNorm, rule=_layernorm_rule, compose=_compose_layernorm, call=_call_layernorm),
     AitOp(RmsNorm, compose=_compose_rms_norm),
     AitOp(Softmax, _softmax_rule, _compose_softmax, _call_softmax, takes_floats, _softmax_kernel),
