@@ -27,12 +27,28 @@ constexpr int64_t packed_elements(int64_t K, int64_t N) {
 
 namespace detail {
 
+typedef uint32_t word_of_two __attribute__((may_alias, aligned(2)));
+
+// A panel of pairs of k. Pairs that lie side by side, and rows of k that do, are moved as words.
 inline void pack_pairs(int64_t K, int64_t width, const bfloat16* b, int64_t stride_k, int64_t stride_n,
                        bfloat16* panel) {
   constexpr int64_t NR = panel_width<bfloat16>;
-  for (int64_t k = 0; k < panel_depth<bfloat16>(K); ++k) {
-    bfloat16* line = panel + (k - k % 2) * NR + k % 2;
-    for (int64_t j = 0; j < NR; ++j) line[2 * j] = j < width && k < K ? b[k * stride_k + j * stride_n] : bfloat16{};
+  word_of_two* words = reinterpret_cast<word_of_two*>(panel);
+  for (int64_t k = 0; k < K; k += 2, words += NR) {
+    const bfloat16 *first = b + k * stride_k, *second = first + stride_k;
+    const bool pair = k + 1 < K;
+    if (width == NR && stride_n == 1 && pair) {
+      for (int64_t j = 0; j < NR; ++j) words[j] = first[j].bits | uint32_t{second[j].bits} << 16;
+    } else if (stride_k == 1 && pair) {
+      for (int64_t j = 0; j < width; ++j) words[j] = *reinterpret_cast<const word_of_two*>(first + j * stride_n);
+      for (int64_t j = width; j < NR; ++j) words[j] = 0;
+    } else {
+      for (int64_t j = 0; j < NR; ++j) {
+        const uint32_t low = j < width ? first[j * stride_n].bits : 0;
+        const uint32_t high = j < width && pair ? second[j * stride_n].bits : 0;
+        words[j] = low | high << 16;
+      }
+    }
   }
 }
 
