@@ -157,9 +157,8 @@ class Options:
                 "whole_graph=True compiles everything, so it can't be combined with include, exclude or between"
             )
         if self.precision not in self.backend.precisions:
-            raise OptionError(
-                f"precision='{self.precision}' is not for {self.backend}, which takes {', '.join(self.backend.precisions)}"
-            )
+            taken = ", ".join(self.backend.precisions)
+            raise OptionError(f"precision='{self.precision}' is not for {self.backend}, which takes {taken}")
         self.backend.check(self)
 
     @functools.cached_property

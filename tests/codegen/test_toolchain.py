@@ -200,7 +200,9 @@ def test_native_of_other_machines() -> None:
 
 
 def test_an_unknown_target_lists_the_known_ones() -> None:
-    with pytest.raises(OptionError, match=r"no CPU target 'avx2'.*x86-64-v2, x86-64-v3, x86-64-v4, x86-64-v4\+bf16, aarch64 and"):
+    with pytest.raises(
+        OptionError, match=r"no CPU target 'avx2'.*x86-64-v2, x86-64-v3, x86-64-v4, x86-64-v4\+bf16, aarch64 and"
+    ):
         find_isa("avx2")
 
 

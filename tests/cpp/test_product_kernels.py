@@ -36,7 +36,19 @@ def gemm(
     packed = np.full(call(lib.packed_count, name, depth, columns), 99).astype(b.dtype)
     out = np.full((rows, columns), 99).astype(a.dtype)
     strides = (stride // b.itemsize for stride in b.strides)
-    sizes = rows, columns, depth, a, a.strides[0] // a.itemsize if rows else 0, b, *strides, bias, packed, out, *blocking
+    sizes = (
+        rows,
+        columns,
+        depth,
+        a,
+        a.strides[0] // a.itemsize if rows else 0,
+        b,
+        *strides,
+        bias,
+        packed,
+        out,
+        *blocking,
+    )
     if a.dtype == b.dtype:
         assert call(lib.gemm_array, name, *sizes) == 1
     else:

@@ -10,9 +10,10 @@ from ortisan.registry.dims import Dim, Shape, ceil_div, product
 from ortisan.registry.dtypes import Array, DType
 
 Layout = Literal["plain", "panels_rcr", "panels_rrr", "taps", "winograd"]
-"""`panels_*`: columns of B in panels of `panel_width`, each panel K rows long, the last one padded with zeros; panels of
-bfloat16 hold pairs of k, as templates/cpu/products/panels.h has it. Matrices of a batch lie one after the other. `taps`: a filter per channel, [taps][channels]. `winograd`: filters of 3 x 3 as
-`panels_rcr` of each of the 36 terms of templates/cpu/images/winograd.h.
+"""`panels_*`: columns of B in panels of `panel_width`, each panel K rows long, the last one padded with zeros; in panels
+of bfloat16 pairs of k lie side by side, as templates/cpu/products/panels.h has it. Matrices of a batch lie one after the
+other. `taps`: a filter per channel, [taps][channels]. `winograd`: filters of 3 x 3 as `panels_rcr` of each of the 36
+terms of templates/cpu/images/winograd.h.
 """
 
 
@@ -74,6 +75,6 @@ def packed_elements(depth: Dim, columns: Dim, dtype: DType) -> Dim:
     return product((ceil_div(columns, width), width, panel_depth(depth, dtype)))
 
 
-def panel_depth(depth: _D, dtype: DType) -> _D:
+def panel_depth(depth: Dim, dtype: DType) -> Dim:
     """Rows of a panel: `panel_depth<T>` in templates/cpu/products/panels.h."""
     return 2 * ceil_div(depth, 2) if dtype is DType.BFLOAT16 else depth

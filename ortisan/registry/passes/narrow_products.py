@@ -4,9 +4,9 @@ bf16            gemm(x, w)            becomes    gemm(bfloat16(x), bfloat16(w)) 
                 attention(q, k, v)    becomes    float32(attention(bfloat16(q), bfloat16(k), bfloat16(v)))
 weights-bf16    gemm(x, w)            becomes    gemm(x, bfloat16(w))
 
-Sums are float32, and so are what is added to them, masks and softmax. A cast stands where x is computed, before it is moved,
-so that it joins that kernel; other readers of x read float32. Attention over a past stays as it is: its keys and values
-are the caller's, and casting all of them at each step would take longer than reading them.
+Sums are float32, and so are what is added to them, masks and softmax. A cast stands where x is computed, before it is
+moved, so that it joins that kernel; other readers of x read float32. Attention over a past stays as it is: its keys and
+values are the caller's, and casting all of them at each step would take longer than reading them.
 """
 
 from __future__ import annotations
@@ -95,4 +95,4 @@ def _made(b: Builder, x: Value) -> Op | None:
     made = b.producer(x)
     while made is not None and isinstance(made.op, _MOVES):
         made = b.producer(made.inputs[0])
-    return made and made.op
+    return None if made is None else made.op

@@ -150,8 +150,10 @@ struct AttentionBlock {
   }
 
   const P* weights() const {
-    if constexpr (rounds) return rounded;
-    else return scores;
+    if constexpr (rounds)
+      return rounded;
+    else
+      return scores;
   }
 };
 

@@ -162,8 +162,8 @@ void bmm_packed(Context& c, int64_t batch, int64_t M, int64_t N, int64_t K, cons
     for (int64_t n = piece * matrices; n < min_of(all, (piece + 1) * matrices); ++n) {
       const int64_t i = n / tasks.count(), task = n % tasks.count(), row = tasks.first_row(task);
       detail::run_panels(
-          detail::MacroTile<T>{row, tasks.rows(task), 0, 1, N, K, a_of(i) + row * lda, lda, nullptr, blocking}, tasks.first_panel(task),
-          tasks.last_panel(task), packed_of(i),
+          detail::MacroTile<T>{row, tasks.rows(task), 0, 1, N, K, a_of(i) + row * lda, lda, nullptr, blocking},
+          tasks.first_panel(task), tasks.last_panel(task), packed_of(i),
           [&](int64_t r, int64_t rows, int64_t col, const compute_t<T>* sums, int64_t width, int64_t columns)
               ORTISAN_INLINE { epilogue(i, r, rows, col, sums, width, columns); },
           [&](int64_t r, int64_t col) ORTISAN_INLINE { prefetch(i, r, col); });

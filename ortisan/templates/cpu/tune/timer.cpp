@@ -70,8 +70,8 @@ class Ones {
 class Bench {
  public:
   Bench(const TimedProduct& product, int64_t M, int64_t K, int64_t N, int threads, int64_t copies, const char* weights)
-      : product_(product), M_(M), N_(N), K_(K), copies_(copies), each_(product.packed_bytes(K, N)), weights_(weights), pool_(threads), a_(product, M * K),
-        out_(product, M * N) {}
+      : product_(product), M_(M), N_(N), K_(K), copies_(copies), each_(product.packed_bytes(K, N)), weights_(weights),
+        pool_(threads), a_(product, M * K), out_(product, M * N) {}
 
   double seconds_of(const Blocking& blocking, int64_t repeats) {
     // The time of the only thread is its own, which other processes don't lengthen.
@@ -150,7 +150,8 @@ class Timer {
     if (blockings.empty()) return;
     const std::lock_guard<std::mutex> turn(turn_);
     const int64_t N = padded(product, asked), K = asked.depth;
-    Bench bench(product, asked.rows, K, N, threads, copies, weights(product, product.packed_bytes(K, N) / product.element_bytes * copies));
+    Bench bench(product, asked.rows, K, N, threads, copies,
+                weights(product, product.packed_bytes(K, N) / product.element_bytes * copies));
     const std::vector<double> best = race(bench, blockings, seconds);
     std::copy(best.begin(), best.end(), results);
   }
