@@ -10,7 +10,7 @@ from ortisan.registry.dims import Dim, Shape, ceil_div, product
 from ortisan.registry.dtypes import Array, DType
 
 Layout = Literal["plain", "panels_rcr", "panels_rrr", "taps", "winograd"]
-"""`panels_*`: columns of B in panels of `panel_width`, each panel K rows long, the last one padded with zeros; in panels
+"""`panels_*`: columns of B in panels of `panel_width`, each K rows long, the last one padded with zeros; in panels
 of bfloat16 pairs of k lie side by side (templates/cpu/products/panels.h). Matrices of a batch lie one after the other.
 `taps`: a filter per channel, [taps][channels]. `winograd`: filters of 3 x 3 as `panels_rcr` of each of the 36 terms of
 templates/cpu/images/winograd.h.
