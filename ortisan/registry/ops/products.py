@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from ortisan.registry.dims import Dim, Facts, ceil_div, product
+from ortisan.registry.dims import Dim, Facts, product
 from ortisan.registry.dtypes import Array, DType
 from ortisan.registry.graph import DimValues, Op, TensorType
 from ortisan.registry.refusal import Refused
@@ -132,6 +132,8 @@ class BlockGemm(Op):
 
     bits: int
     block: int
+    depth: int
+    """K"""
     bias: bool = False
     rounded: bool = False
 
@@ -150,22 +152,22 @@ class BlockGemm(Op):
             raise Refused(f"{self.bits} bits in blocks of {self.block} are not defined")
         if x.rank < 1 or q.rank != 2 or scale.shape != zero.shape:
             raise Refused(f"a product needs a matrix, not {q}, with as many zeros {zero} as scales {scale}")
-        facts.equal(
-            ceil_div(x.shape[-1], self.block) * self.block, q.shape[1], "inner dims of the product, in whole blocks"
-        )
+        if q.shape[1] != -(-self.depth // self.block) * self.block:
+            raise Refused(f"{q} has no {self.depth} rows in whole blocks of {self.block}")
+        facts.equal(x.shape[-1], self.depth, "inner dims of the product")
         facts.equal(scale.shape[0], q.shape[0], "scales and product width")
         if bias:
             facts.equal(bias[0].shape[0], q.shape[0], "bias and product width")
         return (TensorType(x.dtype, (*x.shape[:-1], q.shape[0])),)
 
-    def weight(self, q: Array, scale: Array, zero: Array, depth: int) -> Array:
+    def weight(self, q: Array, scale: Array, zero: Array) -> Array:
         """w[N, K] in float32, as it is before anything is rounded."""
         numbers = q.astype(np.float32).reshape(*scale.shape, self.block)
-        return ((numbers - zero[..., None]) * scale[..., None]).reshape(len(q), -1)[:, :depth]
+        return ((numbers - zero[..., None]) * scale[..., None]).reshape(len(q), -1)[:, : self.depth]
 
     def reference(self, inputs: Sequence[Array], dims: DimValues) -> tuple[Array, ...]:
         x, q, scale, zero, *bias = inputs
-        w = self.weight(q, scale, zero, x.shape[-1]).astype(np.float64)
+        w = self.weight(q, scale, zero).astype(np.float64)
         with np.errstate(all="ignore"):
             y = np.matmul(_rounded(x, self.block) if self.rounded else x.astype(np.float64), w.T)
             return ((y + bias[0] if bias else y).astype(np.float32),)
@@ -176,10 +178,9 @@ class BlockGemm(Op):
 
 def _rounded(x: Array, block: int) -> Array:
     """Each block of a row as multiples of its largest magnitude / 127; a block that is not finite is NaN."""
-    pad = -x.shape[-1] % block
-    blocks = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, pad)]).reshape(*x.shape[:-1], -1, block)
+    depth, count = x.shape[-1], -(-x.shape[-1] // block)
+    padded = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, count * block - depth)])
+    blocks = padded.reshape(*x.shape[:-1], count, block)
     one = np.abs(blocks).max(axis=-1, keepdims=True) / np.float32(127)
     whole = np.rint(np.divide(blocks, one, out=np.zeros_like(blocks), where=one > 0))
-    return np.where(np.isfinite(one), whole * one.astype(np.float64), np.nan).reshape(*x.shape[:-1], -1)[
-        ..., : x.shape[-1]
-    ]
+    return np.where(np.isfinite(one), whole * one.astype(np.float64), np.nan).reshape(padded.shape)[..., :depth]

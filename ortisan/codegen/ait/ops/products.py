@@ -9,7 +9,7 @@ from ortisan.codegen.ait.calls import CallWriter
 from ortisan.codegen.ait.composer import Composer
 from ortisan.codegen.ait.dims import Bounds
 from ortisan.codegen.ait.rules import Reason, floats, static
-from ortisan.registry.dims import Dim, is_static, product
+from ortisan.registry.dims import Dim, product
 from ortisan.registry.graph import Node, Op, Value
 from ortisan.registry.ops import BlockGemm, Bmm, Gemm, Reshape
 from ortisan.registry.refusal import Refused
@@ -38,9 +38,9 @@ def _compose_block_gemm(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Seque
     """A product with the weight written out."""
     assert isinstance(op, BlockGemm)
     x, q, scale, zero, *bias = inputs
-    if q.data is None or scale.data is None or zero.data is None or not is_static(x.shape[-1]):
+    if q.data is None or scale.data is None or zero.data is None:
         raise Refused("the quantized weight is computed")
-    weight = b.constant(op.weight(q.data, scale.data, zero.data, int(x.shape[-1])), q.name)
+    weight = b.constant(op.weight(q.data, scale.data, zero.data), q.name)
     return _compose_gemm(b, Gemm("rcr", op.bias), (x, weight, *bias))
 
 

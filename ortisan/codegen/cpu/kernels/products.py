@@ -151,7 +151,7 @@ def emit_block_gemm(group: Group, context: EmitContext) -> KernelSpec:
     op = op_of(anchor, BlockGemm)
     x, q, scale, zero = anchor.inputs[:4]
     epilogue, params, arguments = epilogue_of(group, anchor, context)
-    rows, depth = rows_and_columns(x.shape)
+    rows, depth = rows_and_columns(x.shape)[0], op.depth
     own = [Param("a", "float"), Param("q", "uint8_t"), Param("scale", "float"), Param("zero", "float")]
     given = [context.read(x), context.weight(q, "fours_8" if op.bits == 8 else "fours_4")]
     given += [context.weight(each, "panels_rcr") for each in (scale, zero)]

@@ -40,7 +40,7 @@ def matmul_n_bits(site: Site) -> Value:
     weight = _weight(site)
     if x.dtype is DType.FLOAT32:
         rounded = site.attribute("accuracy_level", 0) == _ROUNDED
-        op = BlockGemm(max(weight.bits, 4), weight.block, bias is not None, rounded)
+        op = BlockGemm(max(weight.bits, 4), weight.block, weight.columns, bias is not None, rounded)
         return site.builder.add(op, x, *weight.constants(site), *more)
     name = site.need(1).name
     return site.builder.add(

@@ -93,7 +93,8 @@ ORTISAN_INLINE inline void add_fours(int16lanes& sums, const byte64& weights, in
   int8_t a[4];
   __builtin_memcpy(a, &four, sizeof(a));
   for (int j = 0; j < 16; ++j) {
-    sums[j] += weights[4 * j] * a[0] + weights[4 * j + 1] * a[1] + weights[4 * j + 2] * a[2] + weights[4 * j + 3] * a[3];
+    sums[j] +=
+        weights[4 * j] * a[0] + weights[4 * j + 1] * a[1] + weights[4 * j + 2] * a[2] + weights[4 * j + 3] * a[3];
   }
 #endif
 }
