@@ -99,6 +99,7 @@ GRAPHS: dict[str, tuple[Sequence[tuple[str, tuple[Dim, ...]]], Write]] = {
     "layernorm": ([("float32", X)], lambda b, x: b.add(LayerNorm(2, 1e-5), x, _constant(b, 16), _constant(b, 16))),
     "rms_norm": ([("float32", X)], lambda b, x: b.add(RmsNorm(2, 1e-6), x, _constant(b, 16))),
     "softmax": ([("float32", X)], lambda b, x: b.add(Softmax(2), x)),
+    "softmax_dynamic": ([("float32", X), ("float32", (S,))], lambda b, x, y: [b.add(Softmax(axis, log), x) for axis in (0, 1) for log in (False, True)] + [b.add(Softmax(0), y)]),
     "log_softmax": ([("float32", X)], lambda b, x: b.add(Softmax(2, log=True), x)),
     "rotary": (
         [("float32", HEADS), ("float32", (B, 1, S, 4)), ("float32", (B, 1, S, 4))],
@@ -120,6 +121,13 @@ GRAPHS: dict[str, tuple[Sequence[tuple[str, tuple[Dim, ...]]], Write]] = {
     "permute_three": ([("float32", X)], lambda b, x: [b.add(Permute(o), x) for o in ((0, 2, 1), (1, 0, 2), (2, 1, 0))]),
     "reshape": ([("float32", X)], lambda b, x: b.elementwise("EXP", b.reshape(x, (B * S, 4, 4)))),
     "index_select": ([("float32", (8, 16))], lambda b, x: b.add(IndexSelect(0), x, _indices(b, 3, -1, 3))),
+    "index_select_run_time": (
+        [("int64", (B, S)), ("int32", (S,)), ("float32", (B, 8, 6)), ("bool", (B, 8, S))],
+        lambda b, i, j, x, m: [
+            b.add(IndexSelect(0), _constant(b, 8, 16), i), b.add(IndexSelect(0), _constant(b, 8, 3), j),
+            b.add(IndexSelect(1), x, j), b.add(IndexSelect(1), m, i),
+        ],
+    ),
     "index_select_1": ([("float32", (B, 8, 6))], lambda b, x: b.add(IndexSelect(1), x, _indices(b, 0, 5))),
     "index_select_2": ([("float32", (B, 8, 6))], lambda b, x: b.add(IndexSelect(2), x, _indices(b, 5, 1, 2))),
     "gather": (
@@ -192,6 +200,8 @@ def sized_arrays(graph: Graph, sizes: Mapping[str, int]) -> list[np.ndarray[Any,
 def _array(type_: TensorType, sizes: Mapping[str, int] = SIZES) -> np.ndarray[Any, Any]:
     numbers = {symbol(name): size for name, size in sizes.items()}
     shape = [d if isinstance(d, int) else int(d.subs(numbers)) for d in type_.shape]
+    if type_.dtype.is_integer:
+        return _RANDOM.integers(-8, 8, shape).astype(type_.dtype.numpy)
     if type_.dtype is DType.BOOL:
         return _RANDOM.random(shape) < 0.6
     return _RANDOM.uniform(0.1, 1.5, shape).astype(type_.dtype.numpy)

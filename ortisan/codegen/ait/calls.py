@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import sympy
+
 from ortisan.codegen.ait.dims import DimNames, range_of
 from ortisan.codegen.ait.model import AitConstant
-from ortisan.codegen.ait.program import Call, Derived, Program, ProgramDim, Symbol, Tensor, shape, tensor
+from ortisan.codegen.ait.own import OwnKernel
+from ortisan.codegen.ait.program import Call, Derived, Kernel, Program, ProgramDim, Symbol, Tensor, shape, tensor
+from ortisan.codegen.expressions import DimPrinter
 from ortisan.registry.dims import settle
 from ortisan.registry.graph import Graph, Node, TensorType, Value
 from ortisan.registry.refusal import Refused
@@ -27,6 +31,8 @@ class CallWriter:
         self._constants: dict[Value, str] = {}
         self._rows_first: dict[Value, str] = {}
         self._read: set[Value] = set()
+        self._printer = DimPrinter(graph.symbols)
+        self._checked = 0
         used = {value for node in graph.nodes for value in node.inputs}
         self._input_dims = {self.dims(dim) for value in graph.inputs if value in used for dim in value.shape}
 
@@ -63,6 +69,28 @@ class CallWriter:
         names = [f"t{len(self.calls)}_" + (f"{i}_" if i else "") for i in range(len(node.outputs))]
         self._names.update(zip(node.outputs, names, strict=True))
         self._call(op, args, dict(zip(names, node.outputs, strict=True)), make, node.origin)
+
+    def add_own(self, node: Node, own: OwnKernel) -> None:
+        """A call of a kernel of ours. One that checks indices has a number of its own, to be reported by."""
+        names = [f"t{len(self.calls)}_" + (f"{i}_" if i else "") for i in range(len(node.outputs))]
+        args = tuple(self.read(value) for value in own.inputs)
+        self._names.update(zip(node.outputs, names, strict=True))
+        made = tuple(
+            Tensor(name, v.dtype.value, self.shape(v.shape)) for name, v in zip(names, node.outputs, strict=True)
+        )
+        self._checked += own.checked
+        numbers = self._printer.all((*own.numbers, *((self._checked,) if own.checked else ())))
+        sizes = tuple(self._printer.all(value.shape) for value in node.outputs)
+        kernel = Kernel(own.source, numbers, sizes, self._plain(own.attributes), own.checked)
+        self.calls.append(Call(own.kind, {}, args, made, node.origin or self.graph.name, kernel))
+
+    def _plain(self, value: Any) -> Any:
+        """Attributes as JSON has them, dims as texts."""
+        if isinstance(value, Mapping):
+            return {key: self._plain(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self._plain(item) for item in value]
+        return self.dims(value) if isinstance(value, sympy.Expr) else value
 
     def add_rows_first(self, node: Node, op: str, args: Sequence[Any], make: dict[str, Any]) -> None:
         """A call that gives [B,S,H,D] for a value [B,H,S,D]; it is permuted only if it is read so."""

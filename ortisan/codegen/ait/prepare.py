@@ -53,11 +53,14 @@ def write_calls(graph: Graph) -> tuple[Program, dict[str, str]]:
     """The program of a dialect graph, or the first node whose dims AITemplate could not find at run time."""
     writer = CallWriter(graph)
     for node in graph.nodes:
-        write = AIT_OPS[type(node.op)].call
-        if write is None:
-            raise TypeError(f"{node.op.name} is no op of the dialect")
+        row = AIT_OPS[type(node.op)]
         try:
-            write(writer, node)
+            if row.kernel is not None and row.is_ours(node, graph.bounds):
+                writer.add_own(node, row.kernel(node, graph.bounds))
+            elif row.call is not None:
+                row.call(writer, node)
+            else:
+                raise TypeError(f"{node.op.name} is no op of the dialect")
         except Refused as reason:
             return _NOTHING, blame(graph, node, str(reason))
     return writer.program(), {}

@@ -9,18 +9,22 @@ from ortisan.codegen.ait.calls import CallWriter
 from ortisan.codegen.ait.composer import Composer
 from ortisan.codegen.ait.dims import Bounds
 from ortisan.codegen.ait.ops.reduce import row_reduce
+from ortisan.codegen.ait.own import OwnKernel, along_axis, calling, storage
 from ortisan.codegen.ait.program import shape
 from ortisan.codegen.ait.rules import Reason, floats, static
 from ortisan.registry.dims import product
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Node, Op, Value
 from ortisan.registry.ops import Cast, LayerNorm, RmsNorm, Softmax
+from ortisan.registry.refusal import Refused
 
 
 def _softmax_rule(node: Node, bounds: Bounds) -> Reason:
     (x,) = node.inputs
     op = node.op
     assert isinstance(op, Softmax)
+    if op.log:
+        return "AITemplate has no logarithm of a softmax"
     if len(x.shape) < 2:
         return "AITemplate's softmax needs two dims"
     axis = op.axis % len(x.shape)
@@ -43,6 +47,16 @@ def _compose_softmax(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence
     total = row_reduce(b, "sum", b.elementwise("EXP", shifted))
     y = b.elementwise("SUB", shifted, b.elementwise("LOGE", total))
     return [b.permute(y, [order.index(a) for a in range(last + 1)])]
+
+
+def _softmax_kernel(node: Node, bounds: Bounds) -> OwnKernel:
+    op, (x,) = node.op, node.inputs
+    assert isinstance(op, Softmax)
+    if reason := floats(node):
+        raise Refused(reason)
+    axis = op.axis % len(x.shape)
+    source = calling("softmax.cuh", "softmax", storage(x.dtype), str(op.log).lower())
+    return OwnKernel("softmax", source, node.inputs, along_axis(x.shape, axis), {"axis": axis, "log": op.log})
 
 
 def _call_softmax(w: CallWriter, node: Node) -> None:
@@ -93,5 +107,5 @@ def _compose_rms_norm(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequenc
 OPS = (
     AitOp(LayerNorm, rule=_layernorm_rule, compose=_compose_layernorm, call=_call_layernorm),
     AitOp(RmsNorm, compose=_compose_rms_norm),
-    AitOp(Softmax, rule=_softmax_rule, compose=_compose_softmax, call=_call_softmax),
+    AitOp(Softmax, rule=_softmax_rule, compose=_compose_softmax, call=_call_softmax, kernel=_softmax_kernel),
 )

@@ -1,0 +1,40 @@
+"""What kernels of ours compute, in numpy: kind -> function of the attributes and the inputs, which gives the outputs.
+
+Floats come in as float64. Dims among the attributes are texts, which `number` evaluates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Array = Any
+OwnMeaning = Callable[[dict[str, Any], list[Array], Callable[[Any], int]], list[Array]]
+
+
+def _index_select(attributes: dict[str, Any], inputs: list[Array], number: Callable[[Any], int]) -> list[Array]:
+    x, indices = inputs
+    axis = attributes["axis"]
+    size = x.shape[axis]
+    wrapped = np.where(indices < 0, indices + size, indices)
+    inside = (wrapped >= 0) & (wrapped < size)
+    picked = np.take(x, np.where(inside, wrapped, 0), axis=axis)
+    keep = inside.reshape(*(1,) * axis, *inside.shape, *(1,) * (x.ndim - axis - 1))
+    return [np.where(keep, picked, np.zeros((), x.dtype))]
+
+
+def _softmax(attributes: dict[str, Any], inputs: list[Array], number: Callable[[Any], int]) -> list[Array]:
+    (x,), axis = inputs, attributes["axis"]
+    if x.size == 0:
+        return [x]
+    shifted = x - x.max(axis=axis, keepdims=True)
+    total = np.exp(shifted).sum(axis=axis, keepdims=True)
+    return [shifted - np.log(total) if attributes["log"] else np.exp(shifted) / total]
+
+
+OWN_MEANINGS: dict[str, OwnMeaning] = {
+    "index_select": _index_select,
+    "softmax": _softmax,
+}
