@@ -1,9 +1,11 @@
 // The C interface.
 #include "emulator.h"
 
+#include <cxxabi.h>
 #include <sched.h>
 
 #include <atomic>
+#include <cstdlib>
 
 #include "program.h"
 
@@ -13,7 +15,7 @@ namespace {
 
 std::atomic<int> checks{ORTISAN_EMULATOR_BOUNDS | ORTISAN_EMULATOR_UNINITIALIZED | ORTISAN_EMULATOR_RACES};
 std::atomic<int> threads{0};
-thread_local std::string error;
+thread_local std::string error, kernel, demangled;
 
 int fail(int code, std::string text) {
   error = std::move(text);
@@ -38,6 +40,19 @@ std::string misfit(const Kernel& kernel, const unsigned grid[3], const unsigned 
            " are declared";
   if (shared > (size_t{1} << 20)) return std::to_string(shared) + " bytes of shared memory";
   return "";
+}
+
+OrtisanEmulatorCounters counters_of(const Totals& t) {
+  return {t.launches, t.blocks, t.instructions, t.matrix_products, t.loaded, t.stored};
+}
+
+// A name as C++ has it, or the name itself.
+std::string demangle(const std::string& name) {
+  int status = 0;
+  char* text = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
+  const std::string found = status == 0 ? text : name;
+  std::free(text);
+  return found;
 }
 
 }  // namespace
@@ -93,11 +108,17 @@ void ortisan_emulator_release(const void* begin) { remove_extent(begin); }
 void ortisan_emulator_check(int which) { checks = which; }
 void ortisan_emulator_use_threads(int count) { threads = count; }
 
-void ortisan_emulator_count(OrtisanEmulatorCounters* counters) {
-  const Totals t = take_totals(false);
-  *counters = {t.launches, t.blocks, t.instructions, t.matrix_products, t.loaded, t.stored};
+void ortisan_emulator_count(OrtisanEmulatorCounters* counters) { *counters = counters_of(counted()); }
+int ortisan_emulator_count_kernel(size_t number, const char** name, const char** readable,
+                                  OrtisanEmulatorCounters* counters) {
+  Totals totals;
+  if (!counted(number, &kernel, &totals)) return 1;
+  *counters = counters_of(totals);
+  demangled = demangle(kernel);
+  *name = kernel.c_str(), *readable = demangled.c_str();
+  return 0;
 }
-void ortisan_emulator_reset_counters(void) { take_totals(true); }
+void ortisan_emulator_reset_counters(void) { reset_counts(); }
 
 const char* ortisan_emulator_error(void) { return error.c_str(); }
 

@@ -19,9 +19,15 @@ void remove_extent(const void* begin);
 
 // Runs all blocks; "" or the first failure.
 std::string run_grid(Launch& launch, int threads);
+
 struct Totals {
-  uint64_t launches, blocks, instructions, matrix_products, loaded, stored;
+  uint64_t launches = 0, blocks = 0, instructions = 0, matrix_products = 0, loaded = 0, stored = 0;
+  void add(const Totals& other);
 };
-Totals take_totals(bool reset);
+void count(const std::string& kernel, const Totals& done);
+Totals counted();
+// Of the kernel of this number, in the order of first launches; false when there are not so many.
+bool counted(size_t number, std::string* kernel, Totals* totals);
+void reset_counts();
 
 }  // namespace ortisan::emulator
