@@ -62,6 +62,18 @@ MASK: tuple[Dim, ...] = (B, 1, S, P + S)
 PAST: tuple[Dim, ...] = (B, 4, P, 8)
 NEEDS_P = (B, P)
 
+
+def _attention_in_place(b: Builder, x: Value) -> Value:
+    """The heads are columns of a product that makes queries, keys and values; another product reads the result."""
+    joined = b.add(Gemm("rcr", True), x, _constant(b, 96, 32), _constant(b, 96))
+    heads = [
+        b.permute(b.reshape(part, (*x.shape[:2], 4, 8)), (0, 2, 1, 3))
+        for part in b.add_many(Split(2, (32, 32, 32)), joined)
+    ]
+    y = b.permute(b.add(Attention(0.3), *heads), (0, 2, 1, 3))
+    return b.add(Gemm("rcr"), b.reshape(y, x.shape), _constant(b, 16, 32))
+
+
 GRAPHS: dict[str, tuple[Sequence[tuple[str, tuple[Dim, ...]]], Write]] = {
     "gemm_rcr": ([("float32", X)], lambda b, x: b.add(Gemm("rcr"), x, _constant(b, 24, 16))),
     "gemm_rcr_bias": (
@@ -91,6 +103,23 @@ GRAPHS: dict[str, tuple[Sequence[tuple[str, tuple[Dim, ...]]], Write]] = {
     "attention_additive": (
         [("float32", HEADS), ("float32", KEYS), ("float32", KEYS), ("float32", MASK), ("float32", NEEDS_P)],
         lambda b, q, k, v, m, _: b.add(Attention(0.3, "additive", empty_rows_zero=True), q, k, v, m),
+    ),
+    "attention_after_a_past": (
+        [("float32", HEADS), ("float32", PAST), ("float32", PAST), ("float32", HEADS)],
+        lambda b, x, k, v, new: b.add(
+            Attention(0.3, causal="lower_right", softcap=2.0),
+            x,
+            b.add(Concatenate(2), k, new),
+            b.add(Concatenate(2), v, x),
+        ),
+    ),
+    "attention_in_place": (
+        [("float32", (B, S, 32))],
+        _attention_in_place,
+    ),
+    "attention_large_heads": (
+        [("float32", (B, 2, S, 264))] * 3,
+        lambda b, q, k, v: b.add(Attention(0.05, causal="upper_left"), q, k, v),
     ),
     "attention_grouped": (
         [("float32", (B, 4, S, 8)), ("float32", (B, 2, S, 8)), ("float32", (B, 2, S, 8))],

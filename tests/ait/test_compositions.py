@@ -11,6 +11,7 @@ import pytest
 from ortisan.codegen.ait.barriers import set_barriers
 from ortisan.codegen.ait.dialect import to_dialect
 from ortisan.codegen.ait.join_products import join_products
+from ortisan.codegen.ait.prepare import arrange
 from ortisan.registry.builder import Builder
 from ortisan.registry.dims import symbol
 from ortisan.registry.dtypes import DType
@@ -38,7 +39,7 @@ def same(graph: Graph, changed: Graph, inputs: Any, limit: float = CLOSE) -> Non
 def composed(graph: Graph) -> Graph:
     dialect = to_dialect(graph)
     assert not dialect.refused
-    return set_barriers(join_products(dialect.graph))
+    return arrange(dialect.graph)
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

@@ -93,7 +93,7 @@ class Kind:
 def compile_kinds(kinds: Sequence[Kind], folder: Path, architecture: str = "80") -> str:
     """PTX of all kernels of these kinds."""
     source = folder / "flash.cu"
-    text = ['#include "flash_attention.h"', "using namespace ortisan;", *(kind.declared for kind in kinds)]
+    text = ['#include "flash_attention.cuh"', "using namespace ortisan;", *(kind.declared for kind in kinds)]
     source.write_text("\n".join(text) + "\n")
     headers = TEMPLATES / "cuda" / "attention"
     options = ["-std=c++17", "-lineinfo", f"-arch=compute_{architecture}", "-I", str(headers)]

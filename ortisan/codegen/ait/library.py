@@ -69,7 +69,10 @@ def render_cuda_library(
     folders = [f"model_{index}" for index in range(len(models))]
     files: dict[str, str | bytes] = {**plain_files(*_FOLDERS)}
     if any(file.startswith("own_") for model in models for file in model.files):
-        files |= {**plain_files("cuda"), **{PurePosixPath(path).name: read_header(path) for path in _KERNEL_HEADERS}}
+        files |= {
+            **plain_files("cuda", "cuda/attention"),
+            **{PurePosixPath(path).name: read_header(path) for path in _KERNEL_HEADERS},
+        }
     for folder, model in zip(folders, models, strict=True):
         files |= {f"{folder}/{file}": content for file, content in model.files.items() if file not in _UNUSED}
         files.setdefault(f"{folder}/{_CONSTANTS}", b"")

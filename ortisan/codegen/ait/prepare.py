@@ -13,7 +13,9 @@ from ortisan.codegen.ait.dialect import to_dialect
 from ortisan.codegen.ait.join_products import join_products
 from ortisan.codegen.ait.ops import AIT_OPS
 from ortisan.codegen.ait.program import Program
+from ortisan.codegen.ait.read_in_place import read_in_place
 from ortisan.registry.graph import Graph
+from ortisan.registry.ops import Attention
 from ortisan.registry.passes.channels_last import channels_last
 from ortisan.registry.passes.fold_affine import fold_affine
 from ortisan.registry.passes.narrow import narrow
@@ -37,8 +39,15 @@ def prepare(graph: Graph, *, half: bool = False, architecture: str = "80") -> Pr
     refused = {**_lacking(dialect.graph, architecture), **dialect.refused}
     if refused:
         return Prepared(_NOTHING, (), refused)
-    program, refused = write_calls(set_barriers(join_products(dialect.graph)))
+    program, refused = write_calls(arrange(dialect.graph))
     return Prepared(program, dialect.notes, refused)
+
+
+def arrange(dialect: Graph) -> Graph:
+    """The dialect with its products joined, read where they wrote, and kept apart where AITemplate fuses too much."""
+    row = AIT_OPS[Attention]
+    joined = join_products(dialect)
+    return set_barriers(read_in_place(joined, lambda node: row.is_ours(node, joined.bounds)))
 
 
 def _lacking(graph: Graph, architecture: str) -> dict[str, str]:

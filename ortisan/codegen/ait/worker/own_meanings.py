@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ortisan.codegen.ait.worker.attention_meaning import attention
+
 Array = Any
 OwnMeaning = Callable[[dict[str, Any], list[Array], Callable[[Any], int]], list[Array]]
 
@@ -35,6 +37,7 @@ def _softmax(attributes: dict[str, Any], inputs: list[Array], number: Callable[[
 
 
 OWN_MEANINGS: dict[str, OwnMeaning] = {
+    "attention": attention,
     "index_select": _index_select,
     "softmax": _softmax,
 }

@@ -1,7 +1,7 @@
 // From a product of a query and a key to the softmax's sum: scale, cap, mask, exponential.
 #pragma once
 
-#include "flash_call.h"
+#include "flash_call.cuh"
 
 namespace ortisan {
 

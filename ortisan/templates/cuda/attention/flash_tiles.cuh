@@ -10,8 +10,8 @@
 // are on their way while logits are computed, the next keys while values are summed.
 #pragma once
 
-#include "flash_copy.h"
-#include "flash_logits.h"
+#include "flash_copy.cuh"
+#include "flash_logits.cuh"
 
 namespace ortisan {
 

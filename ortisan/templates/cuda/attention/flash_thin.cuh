@@ -5,8 +5,8 @@
 //   keys i, i + 16, ... Every slot keeps a maximum, a sum and a product of its own; the slots are joined at the end.
 #pragma once
 
-#include "flash_copy.h"
-#include "flash_logits.h"
+#include "flash_copy.cuh"
+#include "flash_logits.cuh"
 
 namespace ortisan {
 

@@ -1,7 +1,7 @@
 // Rows of global memory into a tile of shared memory, with zeros where there is none, without waiting where a GPU can.
 #pragma once
 
-#include "flash_mma.h"
+#include "flash_mma.cuh"
 
 namespace ortisan {
 

@@ -4,7 +4,7 @@
 // 2 thread and 2 thread + 1: c[0], c[1] of the first row, c[2], c[3] of the second.
 #pragma once
 
-#include "flash_call.h"
+#include "flash_call.cuh"
 
 namespace ortisan {
 

@@ -1,0 +1,80 @@
+"""Attention that reads its operands where they are: parts of products' results, a past and new keys, a repeated mask.
+
+An op of the dialect only: our kernel's. Its numpy meaning takes the views that the kernel takes, by the same strides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ortisan.registry.dims import Dim, Facts, settle, total
+from ortisan.registry.dtypes import Array
+from ortisan.registry.graph import DimValues, Op, TensorType
+from ortisan.registry.ops import Attention
+
+HEADS_AND_ROWS = (0, 2, 1, 3)
+
+
+@dataclass(frozen=True)
+class Strided:
+    """A tensor of this shape in the memory of an input, in elements."""
+
+    source: int
+    """Which input."""
+    offset: Dim
+    shape: tuple[Dim, ...]
+    strides: tuple[Dim, ...]
+
+    def type(self, inputs: Sequence[TensorType]) -> TensorType:
+        return TensorType(inputs[self.source].dtype, self.shape)
+
+    def array(self, inputs: Sequence[Array], dims: DimValues) -> Array:
+        memory = np.ascontiguousarray(inputs[self.source]).reshape(-1)[dims(self.offset) :]
+        strides = [memory.itemsize * dims(stride) for stride in self.strides]
+        return np.lib.stride_tricks.as_strided(memory, dims.shape(self.shape), strides, writeable=False)
+
+
+@dataclass(frozen=True)
+class StridedAttention(Op):
+    """`attention` of q, of keys and values in one or two parts that follow each other, and of a mask [B,H,S,T].
+
+    The result is [B,S,H,E] when it is `rows_first`, else [B,H,S,E].
+    """
+
+    attention: Attention
+    q: Strided
+    keys: tuple[Strided, ...]
+    values: tuple[Strided, ...]
+    mask: Strided | None
+    rows_first: bool
+
+    stem: ClassVar[str] = "strided_attention"
+    ait: ClassVar[str | None] = None
+
+    def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
+        types = [self.q.type(inputs), _joined(self.keys, inputs), _joined(self.values, inputs)]
+        if self.mask is not None:
+            types.append(self.mask.type(inputs))
+        (y,) = self.attention.infer(types, facts)
+        return (TensorType(y.dtype, tuple(y.shape[axis] for axis in HEADS_AND_ROWS)) if self.rows_first else y,)
+
+    def reference(self, inputs: Sequence[Array], dims: DimValues) -> tuple[Array, ...]:
+        k, v = (np.concatenate([p.array(inputs, dims) for p in parts], 2) for parts in (self.keys, self.values))
+        operands = [self.q.array(inputs, dims), k, v]
+        if self.mask is not None:
+            operands.append(self.mask.array(inputs, dims))
+        (y,) = self.attention.reference(operands, dims)
+        return (np.ascontiguousarray(y.transpose(HEADS_AND_ROWS)) if self.rows_first else y,)
+
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> Dim:
+        operands = [self.q.type(inputs), _joined(self.keys, inputs), _joined(self.values, inputs)]
+        return self.attention.flops(operands, outputs)
+
+
+def _joined(parts: Sequence[Strided], inputs: Sequence[TensorType]) -> TensorType:
+    first = parts[0].shape
+    return TensorType(parts[0].type(inputs).dtype, (*first[:2], settle(total(p.shape[2] for p in parts)), first[3]))
