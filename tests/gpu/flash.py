@@ -73,7 +73,11 @@ class Kind:
 
     @property
     def has_tiles(self) -> bool:
-        return max(self.head, self.value) <= 256
+        return self.shared <= 99 * 1024
+
+    @property
+    def large(self) -> bool:
+        return max(self.head, self.value) > 256
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -85,9 +89,15 @@ class Kind:
         size = TYPES[self.element].itemsize
         depth = 8 if size == 4 else 16
         d, e = (-(-width // depth) * depth for width in (self.head, self.value))
+        e = min(e, 128) if self.large else e
         keys = 16 if max(d, e) > 128 else 32 if size == 4 else 64
         k_stride = (d + 8 if d // 8 % 2 == 0 else d) if size == 4 else d + 8
-        return ((64 + keys) * k_stride + keys * (e + (4 if size == 4 else 8))) * size
+        return ((self.tile + keys) * k_stride + keys * (e + (4 if size == 4 else 8))) * size
+
+    @property
+    def tile(self) -> int:
+        """Queries of a block of tiles."""
+        return 16 if self.large else 64
 
 
 def compile_kinds(kinds: Sequence[Kind], folder: Path, architecture: str = "80") -> str:
@@ -95,8 +105,16 @@ def compile_kinds(kinds: Sequence[Kind], folder: Path, architecture: str = "80")
     source = folder / "flash.cu"
     text = ['#include "flash_attention.cuh"', "using namespace ortisan;", *(kind.declared for kind in kinds)]
     source.write_text("\n".join(text) + "\n")
-    headers = TEMPLATES / "cuda" / "attention"
-    options = ["-std=c++17", "-lineinfo", f"-arch=compute_{architecture}", "-I", str(headers)]
+    headers = TEMPLATES / "cuda"
+    options = [
+        "-std=c++17",
+        "-lineinfo",
+        f"-arch=compute_{architecture}",
+        "-I",
+        str(headers),
+        "-I",
+        str(headers / "attention"),
+    ]
     subprocess.run([str(find_cuda().nvcc), "-ptx", *options, "-o", str(folder / "flash.ptx"), str(source)], check=True)
     return (folder / "flash.ptx").read_text()
 
@@ -128,17 +146,16 @@ def launch(device: Device, ptx: str, kind: Kind, kernel: str, run: Run, *, wide:
     for name, size in zip(_SIZES, sizes, strict=True):
         call[name] = size
     call["scale"], call["softcap"], call["hidden"] = kind.op.scale, kind.op.softcap, kind.op.hidden_logit
-    rows = 64 if kernel == "tiles" else int(kernel[4:])
-    shared = kind.shared if kernel == "tiles" else 0
-    blocks = (
-        -(-queries // 64) * heads * batch
-        if rows == 64
-        else -(-queries * sizes[2] // rows) * sizes[1] // sizes[2] * batch
-    )
+    if kernel == "tiles":
+        blocks = -(-queries // kind.tile) * (-(-kind.value // 128) if kind.large else 1) * heads * batch
+        threads, shared = 2 * kind.tile, kind.shared
+    else:
+        blocks = -(-queries * sizes[2] // int(kernel[4:])) * sizes[1] // sizes[2] * batch
+        threads, shared = _THREADS, 0
     arrays = [owner(x) for x in (run.q, *run.k, *run.v, run.y)] + ([] if run.mask is None else [owner(run.mask)])
     unique = list({array.ctypes.data: array for array in arrays if array.size}.values())
     with device.memory(*unique):
-        device.launch(_entry(ptx, kind, kernel, wide), (blocks,), (_THREADS,), call[()], shared=shared)
+        device.launch(_entry(ptx, kind, kernel, wide), (blocks,), (threads,), call[()], shared=shared)
 
 
 def owner(x: Array) -> Array:

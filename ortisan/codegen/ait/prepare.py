@@ -15,7 +15,6 @@ from ortisan.codegen.ait.ops import AIT_OPS
 from ortisan.codegen.ait.program import Program
 from ortisan.codegen.ait.read_in_place import read_in_place
 from ortisan.registry.graph import Graph
-from ortisan.registry.ops import Attention
 from ortisan.registry.passes.channels_last import channels_last
 from ortisan.registry.passes.fold_affine import fold_affine
 from ortisan.registry.passes.narrow import narrow
@@ -45,9 +44,8 @@ def prepare(graph: Graph, *, half: bool = False, architecture: str = "80") -> Pr
 
 def arrange(dialect: Graph) -> Graph:
     """The dialect with its products joined, read where they wrote, and kept apart where AITemplate fuses too much."""
-    row = AIT_OPS[Attention]
     joined = join_products(dialect)
-    return set_barriers(read_in_place(joined, lambda node: row.is_ours(node, joined.bounds)))
+    return set_barriers(read_in_place(joined, lambda node: AIT_OPS[type(node.op)].is_ours(node, joined.bounds)))
 
 
 def _lacking(graph: Graph, architecture: str) -> dict[str, str]:

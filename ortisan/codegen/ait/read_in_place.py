@@ -1,4 +1,4 @@
-"""Attention reads its operands where products wrote them, and writes what the next product reads.
+"""Attention and rotary embeddings read where products wrote; attention writes what the next product reads.
 
     product -> split -> reshape -> permute -> attention -> permute -> reshape -> product
     product -> strided attention -> reshape -> product
@@ -9,17 +9,16 @@ are read in two parts, so that they are joined only where the model gives them a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-import sympy
-
-from ortisan.codegen.ait.strided_attention import HEADS_AND_ROWS, Strided, StridedAttention
+from ortisan.codegen.ait.strided import Strided, repeated
+from ortisan.codegen.ait.strided_ops import HEADS_AND_ROWS, StridedAttention, StridedRotary
 from ortisan.codegen.layouts import LAYOUTS
 from ortisan.codegen.strides import Layout, contiguous
 from ortisan.registry.builder import Builder
-from ortisan.registry.dims import Dim, product, settle
+from ortisan.registry.dims import Dim
 from ortisan.registry.graph import Graph, Node, Value
-from ortisan.registry.ops import Attention, Concatenate, Permute
+from ortisan.registry.ops import Attention, Concatenate, Permute, Rotary
 from ortisan.registry.passes.rewrite import Rule, run_pass
 
 _KEYS = 2
@@ -29,7 +28,7 @@ IsOurs = Callable[[Node], bool]
 
 
 def read_in_place(graph: Graph, is_ours: IsOurs) -> Graph:
-    """`is_ours` tells the attentions that our kernel computes."""
+    """`is_ours` tells the nodes that a kernel of ours computes."""
     readers: dict[Value, list[Node]] = {}
     for node in graph.nodes:
         for value in node.inputs:
@@ -50,8 +49,10 @@ class _ReadInPlace(Rule):
 
     def node(self, b: Builder, node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
         if isinstance(node.op, Attention) and self._is_ours(node):
-            y = _strided(b, node.op, inputs, rows_first=node.output in self._rows_first)
+            y = _attention(b, node.op, inputs, rows_first=node.output in self._rows_first)
             return [b.permute(y, HEADS_AND_ROWS) if node.output in self._rows_first else y]
+        if isinstance(node.op, Rotary) and self._is_ours(node):
+            return [_rotary(b, node.op, inputs)]
         before = b.producer(inputs[0]) if isinstance(node.op, Permute) else None
         if before is not None and isinstance(node.op, Permute) and isinstance(before.op, Permute):
             first = before.op.order
@@ -59,40 +60,35 @@ class _ReadInPlace(Rule):
         return None
 
 
-def _strided(b: Builder, op: Attention, inputs: Sequence[Value], *, rows_first: bool) -> Value:
-    sources: dict[Value, int] = {}
+def _attention(b: Builder, op: Attention, inputs: Sequence[Value], *, rows_first: bool) -> Value:
     q, k, v = inputs[:3]
-    parts = [[_rows(b, part, sources) for part in _parts(b, value)] for value in (k, v)]
-    if len(parts[0]) != len(parts[1]) or parts[0][0].shape[_KEYS] != parts[1][0].shape[_KEYS]:
-        parts = [[_rows(b, k, sources)], [_rows(b, v, sources)]]
-    query = _rows(b, q, sources)
-    mask = None
-    if op.mask != "none":
-        mask = _mask(b, inputs[3], (*q.shape[:3], k.shape[_KEYS]), sources)
-    used = dict.fromkeys(part.source for part in (query, *parts[0], *parts[1], *([] if mask is None else [mask])))
-    places = {source: place for place, source in enumerate(used)}
-    moved = [_moved(part, places) for part in (query, *parts[0], *parts[1])]
-    count = len(parts[0])
+    in_parts = [_parts(b, value) for value in (k, v)]
+    lengths = [[part.shape[_KEYS] for part in parts] for parts in in_parts]
+    keys, values = in_parts if lengths[0] == lengths[1] else ((k,), (v,))
+    sources: dict[Value, int] = {}
     strided = StridedAttention(
         op,
-        moved[0],
-        tuple(moved[1 : 1 + count]),
-        tuple(moved[1 + count :]),
-        None if mask is None else _moved(mask, places),
+        _rows(b, q, sources),
+        tuple(_rows(b, part, sources) for part in keys),
+        tuple(_rows(b, part, sources) for part in values),
+        _shown(b, inputs[3], (*q.shape[:3], k.shape[_KEYS]), sources) if op.mask != "none" else None,
         rows_first,
     )
-    values = list(sources)
-    return b.add(strided, *(values[source] for source in used))
+    return b.add(strided, *sources)
+
+
+def _rotary(b: Builder, op: Rotary, inputs: Sequence[Value]) -> Value:
+    x, *tables = inputs
+    sources: dict[Value, int] = {}
+    rows = _rows(b, x, sources)
+    cos, sin = (_shown(b, table, (*x.shape[:3], table.shape[-1]), sources) for table in tables)
+    return b.add(StridedRotary(op, rows, cos, sin), *sources)
 
 
 def _parts(b: Builder, value: Value) -> Sequence[Value]:
     node = b.producer(value)
     joined = node is not None and isinstance(node.op, Concatenate) and node.op.axis % 4 == _KEYS
     return node.inputs if node is not None and joined and len(node.inputs) == 2 else (value,)
-
-
-def _moved(part: Strided, places: Mapping[int, int]) -> Strided:
-    return Strided(places[part.source], part.offset, part.shape, part.strides)
 
 
 def _rows(b: Builder, value: Value, sources: dict[Value, int]) -> Strided:
@@ -115,16 +111,8 @@ def _lies(b: Builder, value: Value) -> tuple[Value, Layout]:
     return value, contiguous(value.shape)
 
 
-def _mask(b: Builder, mask: Value, logits: Sequence[Dim], sources: dict[Value, int]) -> Strided:
-    """The mask in the logits' shape; a dim of 1 is repeated, also one that turns out to be 1."""
-    root, layout = _lies(b, mask)
-    missing = len(logits) - len(mask.shape)
-    pairs = zip(mask.shape, logits[missing:], layout.strides, strict=True)
-    strides = [_repeated(dim, extent, stride) for dim, extent, stride in pairs]
-    return Strided(sources.setdefault(root, len(sources)), layout.offset, tuple(logits), (*(0,) * missing, *strides))
-
-
-def _repeated(dim: Dim, extent: Dim, stride: Dim) -> Dim:
-    if dim in (1, extent):
-        return stride if dim == extent else 0
-    return settle(product((sympy.Min(1, dim - 1), stride)))
+def _shown(b: Builder, value: Value, shape: Sequence[Dim], sources: dict[Value, int]) -> Strided:
+    """A mask or a table in a larger shape."""
+    root, layout = _lies(b, value)
+    source = sources.setdefault(root, len(sources))
+    return repeated(source, layout.offset, value.shape, layout.strides, tuple(shape))

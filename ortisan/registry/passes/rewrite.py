@@ -25,7 +25,7 @@ PASSES = {
     "pointwise": "convolutions that are matrix products become some",
     "to_dialect": "ops are composed of those that AITemplate has",
     "join_products": "products of one tensor with several weights become one",
-    "read_in_place": "attention reads its operands where products wrote them",
+    "read_in_place": "attention and rotary embeddings read where products wrote",
     "set_barriers": "views keep AITemplate from fusing what it can't",
 }
 """Every step whose op graph can be printed, in the order they run: on CPUs `lower` and those of images, on GPUs all but

@@ -9,13 +9,12 @@ from ortisan.codegen.ait.calls import CallWriter
 from ortisan.codegen.ait.composer import Composer
 from ortisan.codegen.ait.dims import Bounds
 from ortisan.codegen.ait.ops.reduce import row_reduce
-from ortisan.codegen.ait.own import OwnKernel, along_axis, calling, storage
+from ortisan.codegen.ait.own import OwnKernel, along_axis, calling, float_bits, storage
 from ortisan.codegen.ait.program import shape
 from ortisan.codegen.ait.rules import Reason, floats, static
 from ortisan.registry.dims import product
-from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Node, Op, Value
-from ortisan.registry.ops import Cast, LayerNorm, RmsNorm, Softmax
+from ortisan.registry.ops import LayerNorm, RmsNorm, Softmax
 from ortisan.registry.refusal import Refused
 
 
@@ -92,20 +91,20 @@ def _call_layernorm(w: CallWriter, node: Node) -> None:
     w.add(node, "layernorm", [w.read(node.inputs[0]), gamma, beta, sizes, float(op.epsilon)])
 
 
-def _compose_rms_norm(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
-    """x / sqrt(mean(x x) + eps) gamma, in float32 up to the scale."""
+def _rms_kernel(node: Node, bounds: Bounds) -> OwnKernel:
+    op, x = node.op, node.inputs[0]
     assert isinstance(op, RmsNorm)
-    x, axis = inputs[0], op.axis % max(1, len(inputs[0].shape))
-    wide = x if x.dtype is DType.FLOAT32 else b.add(Cast(DType.FLOAT32), x)
-    rows = b.reshape(wide, (*(x.shape[:axis] or (1,)), product(x.shape[axis:])))
-    mean = row_reduce(b, "mean", b.elementwise("MUL", rows, rows))
-    root = b.elementwise("SQRT", b.elementwise("ADD", mean, b.number(op.epsilon, DType.FLOAT32)))
-    y = b.reshape(b.cast(b.elementwise("DIV", rows, root), x.dtype), x.shape)
-    return [b.elementwise("MUL", y, b.reshape(inputs[1], x.shape[axis:])) if op.gamma else y]
+    if reason := floats(node):
+        raise Refused(reason)
+    axis = op.axis % max(1, len(x.shape))
+    source = calling("rms_norm.cuh", "rms_norm", storage(x.dtype), str(op.gamma).lower())
+    numbers = (product(x.shape[:axis]), product(x.shape[axis:]), float_bits(op.epsilon))
+    attributes = {"axis": axis, "epsilon": op.epsilon, "gamma": op.gamma}
+    return OwnKernel("rms_norm", source, node.inputs, numbers, attributes)
 
 
 OPS = (
     AitOp(LayerNorm, rule=_layernorm_rule, compose=_compose_layernorm, call=_call_layernorm),
-    AitOp(RmsNorm, compose=_compose_rms_norm),
+    AitOp(RmsNorm, kernel=_rms_kernel),
     AitOp(Softmax, rule=_softmax_rule, compose=_compose_softmax, call=_call_softmax, kernel=_softmax_kernel),
 )

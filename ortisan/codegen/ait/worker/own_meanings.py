@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ortisan.codegen.ait.worker.attention_meaning import attention
+from ortisan.codegen.ait.worker.strided_meanings import attention, rotary
 
 Array = Any
 OwnMeaning = Callable[[dict[str, Any], list[Array], Callable[[Any], int]], list[Array]]
@@ -36,8 +36,17 @@ def _softmax(attributes: dict[str, Any], inputs: list[Array], number: Callable[[
     return [shifted - np.log(total) if attributes["log"] else np.exp(shifted) / total]
 
 
+def _rms_norm(attributes: dict[str, Any], inputs: list[Array], number: Callable[[Any], int]) -> list[Array]:
+    x, axis = inputs[0], attributes["axis"]
+    squares = (x * x).mean(axis=tuple(range(axis, x.ndim)), keepdims=True)
+    y = x / np.sqrt(squares + attributes["epsilon"])
+    return [y * inputs[1].reshape(x.shape[axis:]) if attributes["gamma"] else y]
+
+
 OWN_MEANINGS: dict[str, OwnMeaning] = {
     "attention": attention,
     "index_select": _index_select,
+    "rms_norm": _rms_norm,
+    "rotary": rotary,
     "softmax": _softmax,
 }

@@ -1,16 +1,14 @@
 // Chooses and launches the kernel of an attention, by sizes that are known when it runs. What fails is CUDA's last error.
 #pragma once
 
-#include <cuda_runtime.h>
-
-#include <cstring>
-
 #include "flash_thin.cuh"
 #include "flash_tiles.cuh"
+#include "launch.cuh"
 
 namespace ortisan {
 
 constexpr int flash_few_queries = 16;
+constexpr int flash_most_bytes = 99 * 1024;  // of shared memory: what a block can have on all GPUs since 8.0
 
 // Bytes of an element of the mask.
 template <class Kind>
@@ -39,25 +37,24 @@ void launch_thin(const FlashCall<typename Kind::T>& call, cudaStream_t stream) {
 
 template <class Kind, bool wide>
 void launch_tiles(const FlashCall<typename Kind::T>& call, cudaStream_t stream) {
-  constexpr int bytes = FlashTiles<Kind>::elements * int(sizeof(typename Kind::T));
+  using Tiles = FlashTiles<Kind>;
   const auto kernel = flash_tiles<Kind, wide>;
-  if constexpr (bytes > 48 * 1024) {
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  if constexpr (Tiles::bytes > 48 * 1024) {
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tiles::bytes);
   }
-  const int64_t blocks = int64_t(call.queries + flash_rows - 1) / flash_rows * call.heads * call.batch;
-  kernel<<<dim3(unsigned(blocks)), flash_threads, bytes, stream>>>(call);
+  const int64_t of_head = (int64_t(call.queries) + Tiles::rows - 1) / Tiles::rows * Tiles::pieces;
+  kernel<<<dim3(unsigned(of_head * call.heads * call.batch)), Tiles::threads, Tiles::bytes, stream>>>(call);
 }
 
 template <class Kind, bool wide>
 void launch_flash(const FlashCall<typename Kind::T>& call, cudaStream_t stream) {
-  constexpr int largest = Kind::D > Kind::E ? Kind::D : Kind::E;
-  if constexpr (largest <= flash_largest_head) {
+  if constexpr (FlashTiles<Kind>::bytes <= flash_most_bytes) {
     if (call.queries > flash_few_queries) return launch_tiles<Kind, wide>(call, stream);
   }
-  if constexpr (largest <= 128) {
+  if constexpr (Kind::D <= 128 && Kind::E <= 128) {
     if (call.group * call.queries > 1) return launch_thin<Kind, 4, wide>(call, stream);
   }
-  return launch_thin<Kind, 1, wide>(call, stream);
+  launch_thin<Kind, 1, wide>(call, stream);
 }
 
 // The numbers of a call, one after the other.
@@ -66,13 +63,6 @@ struct FlashNumbers {
   const int64_t* next;
 
   int64_t take() { return *next++; }
-
-  float take_float() {
-    const uint32_t bits = uint32_t(take());
-    float x;
-    memcpy(&x, &bits, sizeof(x));
-    return x;
-  }
 
   template <class T>
   Rows<T> rows() {
@@ -91,9 +81,9 @@ FlashCall<typename Kind::T> read_call(FlashNumbers numbers) {
   call.group = call.heads / int32_t(numbers.take());
   call.past = int32_t(numbers.take());
   call.keys = call.past + int32_t(numbers.take());
-  call.scale = numbers.take_float();
-  call.softcap = numbers.take_float();
-  call.hidden = numbers.take_float();
+  call.scale = as_float(numbers.take());
+  call.softcap = as_float(numbers.take());
+  call.hidden = as_float(numbers.take());
   call.q = numbers.rows<const T>();
   for (KeyRows<T>* rows : {&call.k, &call.v}) {
     rows->past = numbers.rows<const T>();

@@ -32,14 +32,14 @@ __device__ void finish_copies() {
 #endif
 }
 
-// tile[rows][stride] = the rows that row_at(r) points to, null for zeros. `width` columns are filled, `size` are there.
+// tile[rows][stride] = the rows that row_at(r) points to, null for zeros. `width` columns are filled, `there` exist.
 // `anywhere` is some address of global memory, from which nothing is read.
-template <bool wide, int threads, int rows, int size, int width, int stride, class T, class RowAt>
-__device__ void copy_tile(T* tile, const T* anywhere, const RowAt& row_at) {
+template <bool wide, int threads, int rows, int width, int stride, class T, class RowAt>
+__device__ void copy_tile(T* tile, int there, const T* anywhere, const RowAt& row_at) {
   constexpr int step = wide ? elements_per_load<T> : 1, pieces = width / step;
   for (int piece = threadIdx.x; piece < rows * pieces; piece += threads) {
     const int row = piece / pieces, column = piece % pieces * step;
-    const T* from = column < size ? row_at(row) : nullptr;
+    const T* from = column < there ? row_at(row) : nullptr;
     T* to = tile + row * stride + column;
     if constexpr (wide) {
       copy_16(to, from ? from + column : anywhere, from != nullptr);

@@ -1,4 +1,4 @@
-// Attention for many queries: a block has 64 of them, 16 a warp, and goes over the keys in tiles.
+// Attention for many queries: a block has 64 of them (16 where heads are large), 16 a warp, and goes over the keys in tiles.
 //
 //            keys               values
 //          +------+            +------+
@@ -15,8 +15,7 @@
 
 namespace ortisan {
 
-constexpr int flash_warps = 4, flash_rows = 16 * flash_warps, flash_threads = 32 * flash_warps;
-constexpr int flash_largest_head = 256;
+constexpr int min_of(int a, int b) { return a < b ? a : b; }
 
 constexpr int round_up(int x, int to) { return (x + to - 1) / to * to; }
 
@@ -26,17 +25,22 @@ struct FlashTiles {
   using T = typename Kind::T;
   static constexpr bool is_float = sizeof(T) == 4;
   static constexpr int depth = is_float ? 8 : 16;  // of a product
-  static constexpr int D = round_up(Kind::D, depth), E = round_up(Kind::E, depth);
+  static constexpr int D = round_up(Kind::D, depth), all_values = round_up(Kind::E, depth);
+  static constexpr bool large = D > 256 || all_values > 256;
+  static constexpr int warps = large ? 1 : 4, rows = 16 * warps, threads = 32 * warps;
+  static constexpr int E = large ? min_of(all_values, 128) : all_values;  // of a block
+  static constexpr int pieces = (all_values + E - 1) / E;  // blocks for all values
   static constexpr int keys = D > 128 || E > 128 ? 16 : is_float ? 32 : 64;
   static constexpr int key_stride = is_float ? (D / 8 % 2 == 0 ? D + 8 : D) : D + 8;
   static constexpr int value_stride = is_float ? E + 4 : E + 8;
-  static constexpr int elements = (flash_rows + keys) * key_stride + keys * value_stride;
+  static constexpr int elements = (rows + keys) * key_stride + keys * value_stride;
+  static constexpr int bytes = elements * int(sizeof(T));
 
-  T* q;  // [64][D]
+  T* q;  // [rows][D]
   T* k;  // [keys][D]
   T* v;  // [keys][E]
 
-  __device__ explicit FlashTiles(T* memory) : q(memory), k(q + flash_rows * key_stride), v(k + keys * key_stride) {}
+  __device__ explicit FlashTiles(T* memory) : q(memory), k(q + rows * key_stride), v(k + keys * key_stride) {}
 };
 
 template <class T, int column_tiles>
@@ -170,7 +174,7 @@ __device__ void weigh(const FlashCall<typename Kind::T>& call, int b, int h, int
 }
 
 template <class Kind, class Sums>
-__device__ void write_rows(const FlashCall<typename Kind::T>& call, int b, int h, int row, int lane,
+__device__ void write_rows(const FlashCall<typename Kind::T>& call, int b, int h, int row, int left, int lane,
                            const float (&total)[2], const Sums& y) {
   using T = typename Kind::T;
 #pragma unroll
@@ -185,41 +189,43 @@ __device__ void write_rows(const FlashCall<typename Kind::T>& call, int b, int h
     for (int e = 0; e < FlashTiles<Kind>::E / 8; ++e) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const int column = e * 8 + lane % 4 * 2 + i;
+        const int column = left + e * 8 + lane % 4 * 2 + i;
         if (column < Kind::E) to[column] = from_float<T>(flash_result<Kind>(y.c[e][2 * r + i], share));
       }
     }
   }
 }
 
-// One block for each 64 queries of each head. `wide`: rows of keys, values and queries begin and end at multiples of 16
-// bytes.
+// One block for each `rows` queries and `E` value columns of each head. `wide`: rows of keys, values and queries begin and
+// end at multiples of 16 bytes.
 template <class Kind, bool wide>
-__global__ void __launch_bounds__(flash_threads) flash_tiles(const FlashCall<typename Kind::T> call) {
+__global__ void __launch_bounds__(FlashTiles<Kind>::threads) flash_tiles(const FlashCall<typename Kind::T> call) {
   using T = typename Kind::T;
   using Tiles = FlashTiles<Kind>;
   extern __shared__ __align__(16) unsigned char memory[];
   const Tiles tiles(reinterpret_cast<T*>(memory));
-  const int per_head = (call.queries + flash_rows - 1) / flash_rows, of_head = blockIdx.x / per_head;
+  const int per_head = (call.queries + Tiles::rows - 1) / Tiles::rows * Tiles::pieces, of_head = blockIdx.x / per_head;
   const int b = of_head / call.heads, h = of_head % call.heads, head = h / call.group;
-  const int start = blockIdx.x % per_head * flash_rows;
+  const int start = blockIdx.x % per_head / Tiles::pieces * Tiles::rows;
+  const int left = blockIdx.x % Tiles::pieces * Tiles::E, columns = Kind::E - left;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = start + warp * 16 + lane / 4;
-  const int keys = visible_keys<Kind>(call, min(start + flash_rows, call.queries) - 1);
+  const int keys = visible_keys<Kind>(call, min(start + Tiles::rows, call.queries) - 1);
   const auto copy_keys = [&](int first) {
-    copy_tile<wide, flash_threads, Tiles::keys, Kind::D, Tiles::D, Tiles::key_stride>(tiles.k, call.q.data, [&](int r) {
-      return first + r < keys ? call.k.at(b, head, first + r, call.past) : nullptr;
-    });
+    copy_tile<wide, Tiles::threads, Tiles::keys, Tiles::D, Tiles::key_stride>(
+        tiles.k, Kind::D, call.q.data,
+        [&](int r) { return first + r < keys ? call.k.at(b, head, first + r, call.past) : nullptr; });
     end_group();
   };
   const auto copy_values = [&](int first) {
-    copy_tile<wide, flash_threads, Tiles::keys, Kind::E, Tiles::E, Tiles::value_stride>(
-        tiles.v, call.q.data,
-        [&](int r) { return first + r < keys ? call.v.at(b, head, first + r, call.past) : nullptr; });
+    copy_tile<wide, Tiles::threads, Tiles::keys, Tiles::E, Tiles::value_stride>(
+        tiles.v, columns, call.q.data,
+        [&](int r) { return first + r < keys ? call.v.at(b, head, first + r, call.past) + left : nullptr; });
     end_group();
   };
 
-  copy_tile<wide, flash_threads, flash_rows, Kind::D, Tiles::D, Tiles::key_stride>(
-      tiles.q, call.q.data, [&](int r) { return start + r < call.queries ? call.q.at(b, h, start + r) : nullptr; });
+  copy_tile<wide, Tiles::threads, Tiles::rows, Tiles::D, Tiles::key_stride>(tiles.q, Kind::D, call.q.data, [&](int r) {
+    return start + r < call.queries ? call.q.at(b, h, start + r) : nullptr;
+  });
   if (keys > 0) copy_keys(0);
   float top[2] = {minus_infinity(), minus_infinity()}, total[2] = {0.0f, 0.0f};
   WarpSums<T, Tiles::keys / 8> s;
@@ -238,7 +244,7 @@ __global__ void __launch_bounds__(flash_threads) flash_tiles(const FlashCall<typ
     __syncthreads();
   }
   finish_copies<0>();
-  write_rows<Kind>(call, b, h, row, lane, total, y);
+  write_rows<Kind>(call, b, h, row, left, lane, total, y);
 }
 
 }  // namespace ortisan

@@ -1,6 +1,6 @@
-"""Attention that reads its operands where they are: parts of products' results, a past and new keys, a repeated mask.
+"""Ops that read operands where they are: parts of products' results, a past and new keys, repeated masks and tables.
 
-An op of the dialect only: our kernel's. Its numpy meaning takes the views that the kernel takes, by the same strides.
+Ops of the dialect only, our kernels'. Their numpy meaning takes the views that the kernels take, by the same strides.
 """
 
 from __future__ import annotations
@@ -11,31 +11,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from ortisan.codegen.ait.strided import Strided
 from ortisan.registry.dims import Dim, Facts, settle, total
 from ortisan.registry.dtypes import Array
 from ortisan.registry.graph import DimValues, Op, TensorType
-from ortisan.registry.ops import Attention
+from ortisan.registry.ops import Attention, Rotary
 
 HEADS_AND_ROWS = (0, 2, 1, 3)
-
-
-@dataclass(frozen=True)
-class Strided:
-    """A tensor of this shape in the memory of an input, in elements."""
-
-    source: int
-    """Which input."""
-    offset: Dim
-    shape: tuple[Dim, ...]
-    strides: tuple[Dim, ...]
-
-    def type(self, inputs: Sequence[TensorType]) -> TensorType:
-        return TensorType(inputs[self.source].dtype, self.shape)
-
-    def array(self, inputs: Sequence[Array], dims: DimValues) -> Array:
-        memory = np.ascontiguousarray(inputs[self.source]).reshape(-1)[dims(self.offset) :]
-        strides = [memory.itemsize * dims(stride) for stride in self.strides]
-        return np.lib.stride_tricks.as_strided(memory, dims.shape(self.shape), strides, writeable=False)
 
 
 @dataclass(frozen=True)
@@ -73,6 +55,28 @@ class StridedAttention(Op):
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> Dim:
         operands = [self.q.type(inputs), _joined(self.keys, inputs), _joined(self.values, inputs)]
         return self.attention.flops(operands, outputs)
+
+
+@dataclass(frozen=True)
+class StridedRotary(Op):
+    """`rotary` of x, with tables in the shape of x's rows."""
+
+    rotary: Rotary
+    x: Strided
+    cos: Strided
+    sin: Strided
+
+    stem: ClassVar[str] = "strided_rotary"
+    ait: ClassVar[str | None] = None
+
+    def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
+        return self.rotary.infer([part.type(inputs) for part in (self.x, self.cos, self.sin)], facts)
+
+    def reference(self, inputs: Sequence[Array], dims: DimValues) -> tuple[Array, ...]:
+        return self.rotary.reference([part.array(inputs, dims) for part in (self.x, self.cos, self.sin)], dims)
+
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> Dim:
+        return self.rotary.flops([part.type(inputs) for part in (self.x, self.cos, self.sin)], outputs)
 
 
 def _joined(parts: Sequence[Strided], inputs: Sequence[TensorType]) -> TensorType:

@@ -1,4 +1,4 @@
-"""What our kernel of attention computes, in numpy: of views of its inputs, in float64."""
+"""What our kernels of attention and rotary embeddings compute, in numpy: of views of their inputs, in float64."""
 
 from __future__ import annotations
 
@@ -49,3 +49,17 @@ def _weights(attributes: dict[str, Any], products: Array, inputs: list[Array], n
     if attributes["nan_rows_zero"]:
         weights = np.where(np.isnan(weights).any(axis=-1, keepdims=True), 0.0, weights)
     return weights
+
+
+def rotary(attributes: dict[str, Any], inputs: list[Array], number: Number) -> list[Array]:
+    x, cos, sin = (_view(attributes[key], inputs, number) for key in ("x", "cos", "sin"))
+    size = attributes["size"]
+    half = size // 2
+    if cos.shape[-1] == half:
+        cos, sin = (np.concatenate([table, table], axis=-1) for table in (cos, sin))
+    pairs = (slice(0, size, 2), slice(1, size, 2)), (slice(0, half), slice(half, size))
+    first, second = pairs[0] if attributes["interleaved"] else pairs[1]
+    y = x.copy()
+    y[..., first] = x[..., first] * cos[..., :half] - x[..., second] * sin[..., :half]
+    y[..., second] = x[..., second] * cos[..., half:] + x[..., first] * sin[..., half:]
+    return [y]
