@@ -68,7 +68,7 @@ class _ToDialect(Rule):
         try:
             return row.compose(self._composer, op, inputs)
         except Refused:
-            if row.kernel is None:
+            if row.ours is None:
                 raise
             made = b.add_many(op, *inputs)
             node = b.producer(made[0])
@@ -89,6 +89,8 @@ def _outputs_refused(graph: Graph, done: Graph, refused: Mapping[str, str]) -> d
         origin = made_by.get(value, graph.name)
         if origin not in refused and is_constant(new):
             found[origin] = "its result is known when it is compiled"
+        elif origin not in refused and not new.shape:
+            found[origin] = "AITemplate has no tensors without dims"
         elif new in seen and new.dtype not in FLOATS:
             found[origin] = f"AITemplate can't copy {new.dtype.value} to an output"
         seen.add(new)

@@ -13,8 +13,9 @@ from ortisan.codegen.tables import GraphTables, LibrarySource, WeightRow, descri
 from ortisan.registry.dtypes import DType
 
 _FOLDERS = ("graph", "ort", "ait/glue")
-_KERNEL_HEADERS = ("cpu/base/macros.h", "cpu/base/types.h", "cpu/math/arithmetic.h")
-"""What kernels of ours share with those for CPUs, besides the headers of templates/cuda."""
+_KERNEL_FOLDERS = ("cuda", "cuda/attention", "cpu/math")
+_KERNEL_HEADERS = ("cpu/base/macros.h", "cpu/base/types.h", "cpu/reduce/reductions.h")
+"""What kernels of ours include; scalar functions are those of kernels for CPUs."""
 _INCLUDED = frozenset({"model_container.cu", "model_container_base.cu", "model_interface.cu"})
 """Sources of AITemplate that ait_model.cu includes."""
 _UNUSED = frozenset({"standalone.cu", "windll.cu", "utility.cu", "debug_utility.cu"})
@@ -70,7 +71,7 @@ def render_cuda_library(
     files: dict[str, str | bytes] = {**plain_files(*_FOLDERS)}
     if any(file.startswith("own_") for model in models for file in model.files):
         files |= {
-            **plain_files("cuda", "cuda/attention"),
+            **plain_files(*_KERNEL_FOLDERS),
             **{PurePosixPath(path).name: read_header(path) for path in _KERNEL_HEADERS},
         }
     for folder, model in zip(folders, models, strict=True):

@@ -5,21 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ortisan.codegen.ait.ait_op import AitOp
 from ortisan.codegen.ait.architectures import why_not_on
 from ortisan.codegen.ait.barriers import set_barriers
 from ortisan.codegen.ait.blame import blame
 from ortisan.codegen.ait.calls import CallWriter
+from ortisan.codegen.ait.chain import Chain
+from ortisan.codegen.ait.chain_kernel import chain_kernel
 from ortisan.codegen.ait.dialect import to_dialect
+from ortisan.codegen.ait.dims import with_derived_bounds
+from ortisan.codegen.ait.fuse_chains import fuse_chains
 from ortisan.codegen.ait.join_products import join_products
 from ortisan.codegen.ait.ops import AIT_OPS
 from ortisan.codegen.ait.program import Program
 from ortisan.codegen.ait.read_in_place import read_in_place
+from ortisan.codegen.ait.rules import takes_all
 from ortisan.registry.graph import Graph
 from ortisan.registry.passes.channels_last import channels_last
 from ortisan.registry.passes.fold_affine import fold_affine
 from ortisan.registry.passes.narrow import narrow
 from ortisan.registry.refusal import Refused
 
+_ROWS = {**AIT_OPS, Chain: AitOp(Chain, ours=takes_all, kernel=chain_kernel)}
 _NOTHING = Program((), (), (), (), (), ())
 
 
@@ -34,6 +41,7 @@ class Prepared:
 
 def prepare(graph: Graph, *, half: bool = False, architecture: str = "80") -> Prepared:
     """Runs the passes, then writes the calls; in float16 when `half`."""
+    graph = with_derived_bounds(graph)
     dialect = to_dialect(fold_affine(channels_last(narrow(graph) if half else graph)))
     refused = {**_lacking(dialect.graph, architecture), **dialect.refused}
     if refused:
@@ -43,9 +51,9 @@ def prepare(graph: Graph, *, half: bool = False, architecture: str = "80") -> Pr
 
 
 def arrange(dialect: Graph) -> Graph:
-    """The dialect with its products joined, read where they wrote, and kept apart where AITemplate fuses too much."""
-    joined = join_products(dialect)
-    return set_barriers(read_in_place(joined, lambda node: AIT_OPS[type(node.op)].is_ours(node, joined.bounds)))
+    """Chains and products joined, what they wrote read in place, and kept apart what AITemplate fuses too much."""
+    joined = join_products(fuse_chains(dialect, AIT_OPS))
+    return set_barriers(read_in_place(joined, lambda node: _ROWS[type(node.op)].is_ours(node, joined.bounds)))
 
 
 def _lacking(graph: Graph, architecture: str) -> dict[str, str]:
@@ -60,7 +68,7 @@ def write_calls(graph: Graph) -> tuple[Program, dict[str, str]]:
     """The program of a dialect graph, or the first node whose dims AITemplate could not find at run time."""
     writer = CallWriter(graph)
     for node in graph.nodes:
-        row = AIT_OPS[type(node.op)]
+        row = _ROWS[type(node.op)]
         try:
             if row.kernel is not None and row.is_ours(node, graph.bounds):
                 writer.add_own(node, row.kernel(node, graph.bounds))

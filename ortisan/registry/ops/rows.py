@@ -24,7 +24,7 @@ class Softmax(Op):
     log: bool = False
 
     stem: ClassVar[str] = "softmax"
-    ait: ClassVar[str | None] = "softmax; reduce_max, reduce_sum, elementwise"
+    ait: ClassVar[str | None] = "softmax; reduce_max, reduce_sum, elementwise; ours"
 
     @property
     def name(self) -> str:
@@ -106,7 +106,7 @@ class RmsNorm(Op):
     gamma: bool = True
 
     stem: ClassVar[str] = "rms_norm"
-    ait: ClassVar[str | None] = "elementwise, reduce_mean"
+    ait: ClassVar[str | None] = "ours"
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
         x = inputs[0]

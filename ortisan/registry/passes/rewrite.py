@@ -24,6 +24,7 @@ PASSES = {
     "fold_affine": "factors and terms per channel join the filters and the bias of a convolution",
     "pointwise": "convolutions that are matrix products become some",
     "to_dialect": "ops are composed of those that AITemplate has",
+    "fuse_chains": "functions of integers and bools, and those that AITemplate lacks, become chains",
     "join_products": "products of one tensor with several weights become one",
     "read_in_place": "attention and rotary embeddings read where products wrote",
     "set_barriers": "views keep AITemplate from fusing what it can't",

@@ -32,6 +32,17 @@ inline float as_float(int64_t bits) {
   return x;
 }
 
+// What a kernel is given by value.
+template <class T, int count>
+struct Numbers {
+  T items[count > 0 ? count : 1];
+
+  explicit Numbers(const T* list) {
+    for (int i = 0; i < count; ++i) items[i] = list[i];
+  }
+  __host__ __device__ T operator[](int i) const { return items[i]; }
+};
+
 // Says to the host that an index was out of range, in memory of the host; `code` tells of which op.
 __device__ inline void report(int32_t* fault, int64_t code) { *fault = static_cast<int32_t>(code); }
 

@@ -14,28 +14,35 @@ from ortisan.codegen.ait.ait_op import AitOp
 from ortisan.codegen.ait.composer import Composer
 from ortisan.codegen.ait.dims import Bounds
 from ortisan.codegen.ait.own import OwnKernel, calling, float_bits
-from ortisan.codegen.ait.rules import FLOATS
+from ortisan.codegen.ait.rules import FLOATS, Reason, static, takes_all
 from ortisan.codegen.ait.strided import Strided, whole
 from ortisan.codegen.ait.strided_ops import StridedAttention
 from ortisan.codegen.expressions import contiguous_strides
-from ortisan.registry.dims import Dim, is_static, settle
+from ortisan.registry.dims import Dim, settle
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Node, Op, Value
 from ortisan.registry.ops import Attention
 from ortisan.registry.ops.attention import Causality
-from ortisan.registry.refusal import Refused
 
 _LARGEST = 1024
 """What the kernel for few queries has room for in registers and shared memory."""
 _ELEMENTS = {DType.FLOAT32: "float", DType.FLOAT16: "__half", DType.BFLOAT16: "__nv_bfloat16"}
 
 
+def _rule(node: Node, bounds: Bounds) -> Reason:
+    """What speaks against our kernel."""
+    q, k, v = node.inputs[:3]
+    if node.output.dtype not in FLOATS:
+        return f"our kernel of attention takes float16, bfloat16 and float32, not {node.output.dtype.value}"
+    if reason := static((q.shape[1], k.shape[1], q.shape[3], v.shape[3]), "the number and the size of heads"):
+        return reason
+    largest = max(q.shape[3], v.shape[3])
+    return f"our kernel of attention has heads of up to {_LARGEST}, not {largest}" if largest > _LARGEST else None
+
+
 def _compose_attention(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
     assert isinstance(op, Attention)
-    q, k, v = inputs[:3]
-    if not all(is_static(size) for size in (q.shape[1], k.shape[1], q.shape[3], v.shape[3])):
-        raise Refused("kernels of attention need the number and the size of heads known when they are compiled")
-    op = replace(op, causal=_causality(op, q.shape[2], k.shape[2]))
+    op = replace(op, causal=_causality(op, inputs[0].shape[2], inputs[1].shape[2]))
     rules = [f"{op.mask} mask"] if op.mask != "none" or op.causal == "none" else []
     rules += ["causal"] if op.causal != "none" else []
     b.note(f"attention: own kernel, {', '.join(rules).replace('none mask', 'no mask')}")
@@ -69,10 +76,6 @@ def _flash(op: StridedAttention, node: Node) -> OwnKernel:
     """The instance of flash_attention.cuh, and its numbers in the order that it reads them."""
     attention, dtype = op.attention, node.output.dtype
     sizes = (op.q.shape[3], op.values[0].shape[3])
-    if dtype not in FLOATS:
-        raise Refused(f"our kernel of attention takes float16, bfloat16 and float32, not {dtype.value}")
-    if max(sizes) > _LARGEST:
-        raise Refused(f"our kernel of attention has heads of up to {_LARGEST}, not {max(sizes)}")
     flags = [str(flag).lower() for flag in (attention.empty_rows_zero, attention.nan_rows_zero)]
     rules = [f"ortisan::Mask::{attention.mask}", f"ortisan::Causal::{attention.causal}", *flags]
     kind = f"ortisan::FlashKind<{', '.join([_ELEMENTS[dtype], *map(str, sizes), *rules])}>"
@@ -109,6 +112,6 @@ def _attributes(op: StridedAttention) -> dict[str, Any]:
 
 
 OPS = (
-    AitOp(Attention, compose=_compose_attention, kernel=_kernel),
-    AitOp(StridedAttention, kernel=_strided_kernel),
+    AitOp(Attention, compose=_compose_attention, ours=_rule, kernel=_kernel),
+    AitOp(StridedAttention, ours=takes_all, kernel=_strided_kernel),
 )

@@ -1,4 +1,4 @@
-"""Selections by constant indices: AITemplate checks none that are known at run time."""
+"""Selections: by indices that are known and in range with AITemplate, which checks none, by others with our kernels."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ortisan.codegen.ait.composer import Composer
 from ortisan.codegen.ait.dims import Bounds, range_of
 from ortisan.codegen.ait.ops.move import compose_slice
 from ortisan.codegen.ait.own import OwnKernel, along_axis, calling, element_of
-from ortisan.codegen.ait.rules import Reason
+from ortisan.codegen.ait.rules import Reason, takes_all
 from ortisan.registry.dims import Dim, is_static, product, settle
 from ortisan.registry.dtypes import Array, DType
 from ortisan.registry.graph import Node, Op, Value
-from ortisan.registry.ops import DynamicSlice, Gather, IndexSelect
+from ortisan.registry.ops import DynamicSlice, Gather, GatherNd, IndexSelect
 from ortisan.registry.refusal import Refused
 
 
@@ -92,14 +92,37 @@ def _select_kernel(node: Node, bounds: Bounds) -> OwnKernel:
     op, (x, indices) = node.op, node.inputs
     assert isinstance(op, IndexSelect)
     outer, extent, inner = along_axis(x.shape, op.axis)
-    source = calling("index_select.cuh", "index_select", element_of(x.dtype), indices.dtype.cpp)
+    source = calling("gather.cuh", "index_select", element_of(x.dtype), indices.dtype.cpp)
     numbers = (outer, extent, inner, product(indices.shape))
     return OwnKernel("index_select", source, node.inputs, numbers, {"axis": op.axis}, checked=True)
 
 
+def _gather_kernel(node: Node, bounds: Bounds) -> OwnKernel:
+    op, (x, indices) = node.op, node.inputs
+    assert isinstance(op, Gather)
+    source = calling("gather.cuh", "gather_elements", element_of(x.dtype), indices.dtype.cpp)
+    rank = len(x.shape)
+    numbers = (product(indices.shape), rank, op.axis, *_padded(x.shape), *_padded(indices.shape))
+    return OwnKernel("gather", source, node.inputs, numbers, {"axis": op.axis}, checked=True)
+
+
+def _gather_nd_kernel(node: Node, bounds: Bounds) -> OwnKernel:
+    op, (x, indices) = node.op, node.inputs
+    assert isinstance(op, GatherNd)
+    source = calling("gather.cuh", "gather_nd", element_of(x.dtype), indices.dtype.cpp)
+    skip, depth = op.batch_dims, int(indices.shape[-1])
+    count, inner = product(indices.shape[skip:-1]), product(x.shape[skip + depth :])
+    numbers = (product(x.shape[:skip]), count, depth, inner, *_padded(x.shape[skip : skip + depth]))
+    return OwnKernel("gather_nd", source, node.inputs, numbers, {"batch_dims": skip}, checked=True)
+
+
+def _padded(dims: Sequence[Dim]) -> tuple[Dim, ...]:
+    """As many as a tensor can have."""
+    return (*dims, *(1,) * (16 - len(dims)))
+
+
 OPS = (
-    AitOp(Gather, rule=_indices_rule, compose=_compose_gather, call=_call_gather),
-    AitOp(
-        IndexSelect, rule=_indices_rule, compose=_compose_index_select, call=_call_index_select, kernel=_select_kernel
-    ),
+    AitOp(Gather, _indices_rule, _compose_gather, _call_gather, takes_all, _gather_kernel),
+    AitOp(GatherNd, ours=takes_all, kernel=_gather_nd_kernel),
+    AitOp(IndexSelect, _indices_rule, _compose_index_select, _call_index_select, takes_all, _select_kernel),
 )

@@ -8,13 +8,12 @@ from ortisan.codegen.ait.ait_op import AitOp
 from ortisan.codegen.ait.composer import Composer
 from ortisan.codegen.ait.dims import Bounds
 from ortisan.codegen.ait.own import OwnKernel, calling, storage
-from ortisan.codegen.ait.rules import floats
+from ortisan.codegen.ait.rules import takes_floats
 from ortisan.codegen.ait.strided import repeated, whole
 from ortisan.codegen.ait.strided_ops import StridedRotary
 from ortisan.codegen.expressions import contiguous_strides
 from ortisan.registry.graph import Node, Op, Value
 from ortisan.registry.ops import Rotary
-from ortisan.registry.refusal import Refused
 
 
 def _compose_rotary(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
@@ -39,8 +38,6 @@ def _strided_kernel(node: Node, bounds: Bounds) -> OwnKernel:
 
 
 def _turned(op: StridedRotary, node: Node) -> OwnKernel:
-    if reason := floats(node):
-        raise Refused(reason)
     numbers = [*op.x.shape, op.rotary.size, op.cos.shape[3]]
     for part in (op.x, op.cos, op.sin):
         numbers += [part.source, part.offset, *part.strides[:3]]
@@ -51,4 +48,7 @@ def _turned(op: StridedRotary, node: Node) -> OwnKernel:
     return OwnKernel("rotary", source, node.inputs, tuple(numbers), {**attributes, **parts})
 
 
-OPS = (AitOp(Rotary, compose=_compose_rotary, kernel=_kernel), AitOp(StridedRotary, kernel=_strided_kernel))
+OPS = (
+    AitOp(Rotary, compose=_compose_rotary, ours=takes_floats, kernel=_kernel),
+    AitOp(StridedRotary, ours=takes_floats, kernel=_strided_kernel),
+)

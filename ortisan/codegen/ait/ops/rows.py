@@ -11,11 +11,10 @@ from ortisan.codegen.ait.dims import Bounds
 from ortisan.codegen.ait.ops.reduce import row_reduce
 from ortisan.codegen.ait.own import OwnKernel, along_axis, calling, float_bits, storage
 from ortisan.codegen.ait.program import shape
-from ortisan.codegen.ait.rules import Reason, floats, static
+from ortisan.codegen.ait.rules import Reason, floats, static, takes_floats
 from ortisan.registry.dims import product
 from ortisan.registry.graph import Node, Op, Value
 from ortisan.registry.ops import LayerNorm, RmsNorm, Softmax
-from ortisan.registry.refusal import Refused
 
 
 def _softmax_rule(node: Node, bounds: Bounds) -> Reason:
@@ -51,8 +50,6 @@ def _compose_softmax(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence
 def _softmax_kernel(node: Node, bounds: Bounds) -> OwnKernel:
     op, (x,) = node.op, node.inputs
     assert isinstance(op, Softmax)
-    if reason := floats(node):
-        raise Refused(reason)
     axis = op.axis % len(x.shape)
     source = calling("softmax.cuh", "softmax", storage(x.dtype), str(op.log).lower())
     return OwnKernel("softmax", source, node.inputs, along_axis(x.shape, axis), {"axis": axis, "log": op.log})
@@ -94,8 +91,6 @@ def _call_layernorm(w: CallWriter, node: Node) -> None:
 def _rms_kernel(node: Node, bounds: Bounds) -> OwnKernel:
     op, x = node.op, node.inputs[0]
     assert isinstance(op, RmsNorm)
-    if reason := floats(node):
-        raise Refused(reason)
     axis = op.axis % max(1, len(x.shape))
     source = calling("rms_norm.cuh", "rms_norm", storage(x.dtype), str(op.gamma).lower())
     numbers = (product(x.shape[:axis]), product(x.shape[axis:]), float_bits(op.epsilon))
@@ -105,6 +100,6 @@ def _rms_kernel(node: Node, bounds: Bounds) -> OwnKernel:
 
 OPS = (
     AitOp(LayerNorm, rule=_layernorm_rule, compose=_compose_layernorm, call=_call_layernorm),
-    AitOp(RmsNorm, kernel=_rms_kernel),
-    AitOp(Softmax, rule=_softmax_rule, compose=_compose_softmax, call=_call_softmax, kernel=_softmax_kernel),
+    AitOp(RmsNorm, ours=takes_floats, kernel=_rms_kernel),
+    AitOp(Softmax, _softmax_rule, _compose_softmax, _call_softmax, takes_floats, _softmax_kernel),
 )

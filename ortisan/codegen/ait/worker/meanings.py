@@ -18,14 +18,6 @@ _PRODUCT = re.compile(r"(?:gemm|bmm)_([rc])([rc])[rc](.*)")
 _STEPS = re.compile(r"_(bias|add|mul|fast_gelu|relu|gelu|sigmoid|tanh|swish|hardswish|n1|small_nk)")
 _SPECIAL = ("n1", "small_nk")
 """Kernels for narrow products, which compute the same."""
-_COMPARISONS = {
-    ">=": np.greater_equal,
-    "<=": np.less_equal,
-    "<": np.less,
-    ">": np.greater,
-    "==": np.equal,
-    "!=": np.not_equal,
-}
 
 
 def meaning_of(name: str) -> Meaning:
@@ -194,21 +186,6 @@ def _expand(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
     return [np.broadcast_to(inputs[0], shape_of(op._attrs["outputs"][0]))]
 
 
-def _where(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
-    left = iter(inputs)
-    return [np.where(*(arg._attrs["value"] if arg.is_a_const_num() else next(left) for arg in op._attrs["args"]))]
-
-
-def _relational(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
-    right = op._attrs["args"][1]
-    other = right._attrs["value"] if right.is_a_const_num() else inputs[-1]
-    return [_COMPARISONS[op._attrs["func"].value](inputs[0], other)]
-
-
-def _full(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
-    return [np.full(shape_of(op._attrs["outputs"][0]), op._attrs["fill_value"])]
-
-
 def _batch_gather(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
     x, indices = inputs
     if indices.ndim != 1:
@@ -248,7 +225,6 @@ MEANINGS: dict[str, Meaning] = {
     "dynamic_slice": _dynamic_slice,
     "elementwise": _elementwise,
     "expand": _expand,
-    "full": _full,
     "fused_elementwise": _fused_elementwise,
     "gather": _gather,
     "group_layernorm": _group_layernorm,
@@ -266,8 +242,6 @@ MEANINGS: dict[str, Meaning] = {
     "reduce_mean": _reduce(np.mean),
     "reduce_min": _reduce(np.min),
     "reduce_sum": _reduce(np.sum),
-    "relational": _relational,
     "softmax": _softmax,
     "split": _split,
-    "where": _where,
 }

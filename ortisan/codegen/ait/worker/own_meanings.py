@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ortisan.codegen.ait.worker.memory import numpy_dtype
+from ortisan.codegen.ait.worker.scalars import CHAIN_FUNCTIONS
 from ortisan.codegen.ait.worker.strided_meanings import attention, rotary
 
 Array = Any
@@ -19,12 +21,39 @@ OwnMeaning = Callable[[dict[str, Any], list[Array], Callable[[Any], int]], list[
 def _index_select(attributes: dict[str, Any], inputs: list[Array], number: Callable[[Any], int]) -> list[Array]:
     x, indices = inputs
     axis = attributes["axis"]
-    size = x.shape[axis]
-    wrapped = np.where(indices < 0, indices + size, indices)
-    inside = (wrapped >= 0) & (wrapped < size)
-    picked = np.take(x, np.where(inside, wrapped, 0), axis=axis)
+    wrapped, inside = _wrapped(indices, x.shape[axis])
+    picked = np.take(x, wrapped, axis=axis)
     keep = inside.reshape(*(1,) * axis, *inside.shape, *(1,) * (x.ndim - axis - 1))
     return [np.where(keep, picked, np.zeros((), x.dtype))]
+
+
+def _gather(attributes: dict[str, Any], inputs: list[Array], number: Callable[[Any], int]) -> list[Array]:
+    x, indices = inputs
+    axis = attributes["axis"]
+    wrapped, inside = _wrapped(indices, x.shape[axis])
+    if x.size == 0:
+        return [np.zeros(indices.shape, x.dtype)]
+    window = tuple(slice(None) if a == axis else slice(n) for a, n in enumerate(indices.shape))
+    return [np.where(inside, np.take_along_axis(x[window], wrapped, axis=axis), np.zeros((), x.dtype))]
+
+
+def _gather_nd(attributes: dict[str, Any], inputs: list[Array], number: Callable[[Any], int]) -> list[Array]:
+    x, indices = inputs
+    skip, depth = attributes["batch_dims"], indices.shape[-1]
+    pairs = [_wrapped(indices[..., i], x.shape[skip + i]) for i in range(depth)]
+    grids = np.meshgrid(*(np.arange(n) for n in indices.shape[:-1]), indexing="ij", sparse=True)
+    inside = np.logical_and.reduce([inside for _, inside in pairs])
+    coordinates = (*grids[:skip], *(wrapped for wrapped, _ in pairs))
+    picked = x[coordinates]
+    keep = inside.reshape(*inside.shape, *(1,) * (x.ndim - skip - depth))
+    return [np.where(keep, picked, np.zeros((), x.dtype))]
+
+
+def _wrapped(indices: Array, size: int) -> tuple[Array, Array]:
+    """Indices from the start, 0 for those out of range, and which are in range."""
+    wrapped = np.where(indices < 0, indices + size, indices)
+    inside = (wrapped >= 0) & (wrapped < size)
+    return np.where(inside, wrapped, 0), inside
 
 
 def _softmax(attributes: dict[str, Any], inputs: list[Array], number: Callable[[Any], int]) -> list[Array]:
@@ -43,9 +72,87 @@ def _rms_norm(attributes: dict[str, Any], inputs: list[Array], number: Callable[
     return [y * inputs[1].reshape(x.shape[axis:]) if attributes["gamma"] else y]
 
 
+_REDUCTIONS: dict[str, Callable[..., Array]] = {
+    "sum": np.sum,
+    "prod": np.prod,
+    "max": lambda x, **w: np.max(x, initial=-np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min, **w),
+    "min": lambda x, **w: np.min(x, initial=np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).max, **w),
+    "any": np.any,
+    "all": np.all,
+    "l1": lambda x, **w: np.sum(np.abs(x), **w),
+    "l2": lambda x, **w: np.sqrt(np.sum(x * x, **w)),
+    "sum_square": lambda x, **w: np.sum(x * x, **w),
+    "log_sum": lambda x, **w: np.log(np.sum(x, **w)),
+}
+
+
+def _reduce(attributes: dict[str, Any], inputs: list[Array], number: Callable[[Any], int]) -> list[Array]:
+    (x,), axes, kind = inputs, tuple(attributes["axes"]), attributes["kind"]
+    if kind != "mean":
+        return [_REDUCTIONS[kind](x, axis=axes, keepdims=attributes["keepdim"]).astype(x.dtype)]
+    total = np.sum(x, axis=axes, keepdims=attributes["keepdim"])
+    count = max(1, int(np.prod([x.shape[axis] for axis in axes])))
+    return [total / count if x.dtype.kind == "f" else (total - np.fmod(total, count)) // count]
+
+
+def _arg_reduce(attributes: dict[str, Any], inputs: list[Array], number: Callable[[Any], int]) -> list[Array]:
+    (x,), axis = inputs, attributes["axis"]
+    pick = np.argmax if attributes["kind"] == "max" else np.argmin
+    if attributes["last"]:
+        place = x.shape[axis] - 1 - pick(np.flip(x, axis), axis=axis, keepdims=True)
+    else:
+        place = pick(x, axis=axis, keepdims=True)
+    return [place if attributes["keepdim"] else place.squeeze(axis)]
+
+
+def _cumsum(attributes: dict[str, Any], inputs: list[Array], number: Callable[[Any], int]) -> list[Array]:
+    (x,), axis = inputs, attributes["axis"]
+    turned = np.flip(x, axis) if attributes["reverse"] else x
+    total = np.cumsum(turned, axis=axis) - (turned if attributes["exclusive"] else 0)
+    return [np.flip(total, axis) if attributes["reverse"] else total]
+
+
+def _chain(attributes: dict[str, Any], inputs: list[Array], number: Callable[[Any], int]) -> list[Array]:
+    """y[i] = f(a[offset + strides * i], ..): the loop's operands, numbers, and functions of those before."""
+    shape = tuple(number(dim) for dim in attributes["shape"])
+    values = [_element(leaf, inputs, shape, number) for leaf in attributes["leaves"]]
+    values += [np.asarray(item["number"]).astype(item["dtype"]) for item in attributes["literals"]]
+    for step in attributes["steps"]:
+        operands = [values[index] for index in step["operands"]]
+        if "cast" in step:
+            values.append(_cast(operands[0], step["cast"]))
+        else:
+            wide = [_wide(x) for x in operands]
+            kind = operands[-1].dtype
+            result = np.asarray(CHAIN_FUNCTIONS[step["function"]](*wide, *step["params"]))
+            values.append(result if result.dtype == np.bool_ else result.astype(kind))
+    return [np.broadcast_to(values[attributes["result"]], shape)]
+
+
+def _wide(x: Array) -> Array:
+    return x.astype(np.float64) if x.dtype.kind == "f" else x
+
+
+def _cast(x: Array, to: str) -> Array:
+    return x != 0 if to == "bool" else x.astype(numpy_dtype(to))
+
+
+def _element(leaf: dict[str, Any], inputs: list[Array], shape: tuple[int, ...], number: Callable[[Any], int]) -> Array:
+    at = np.full(shape, number(leaf["offset"]), np.int64)
+    for axis, stride in enumerate(leaf["strides"]):
+        at += np.arange(shape[axis]).reshape([-1 if a == axis else 1 for a in range(len(shape))]) * number(stride)
+    return at if leaf["operand"] is None else inputs[leaf["operand"]].reshape(-1)[at]
+
+
 OWN_MEANINGS: dict[str, OwnMeaning] = {
+    "arg_reduce": _arg_reduce,
     "attention": attention,
+    "chain": _chain,
+    "cumsum": _cumsum,
+    "gather": _gather,
+    "gather_nd": _gather_nd,
     "index_select": _index_select,
+    "reduce": _reduce,
     "rms_norm": _rms_norm,
     "rotary": rotary,
     "softmax": _softmax,

@@ -9,13 +9,14 @@ import numpy as np
 
 from ortisan.codegen.cpu.call import CallContext, call_of
 from ortisan.codegen.cpu.group import Group, rows_and_columns
-from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param, Template, flag, only_node, op_of
+from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param, Template, only_node, op_of
 from ortisan.codegen.cpu.kernels.products import anchor_of, epilogue_of
 from ortisan.codegen.cpu.loops.boxes import bits
 from ortisan.codegen.cpu.loops.chain import Chain
 from ortisan.codegen.cpu.packing import panel_width
 from ortisan.codegen.cpu.row import CpuKernel
 from ortisan.codegen.cpu.tune.blocking import DEFAULT, BlockingTable, BlockingUpTo
+from ortisan.codegen.literals import flag
 from ortisan.registry.builder import is_constant
 from ortisan.registry.dims import Dim, ceil_div, is_static, minimum, product, typical
 from ortisan.registry.dtypes import DType

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from ortisan.codegen.cpu.call import CallContext, call_of
 from ortisan.codegen.cpu.group import Group
-from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param, Template, flag, only_node, op_of
+from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param, Template, only_node, op_of
 from ortisan.codegen.cpu.loops.boxes import COPY, Box, CopyContext, bits, box
 from ortisan.codegen.cpu.row import CpuKernel
 from ortisan.codegen.expressions import contiguous_strides
 from ortisan.codegen.layouts import expanded, permuted, reshaped, sliced, split, starts_of
+from ortisan.codegen.literals import flag
 from ortisan.codegen.strides import Layout, contiguous, line_length, walk
 from ortisan.registry.dims import Dim, is_static, maximum, minimum, product, settle
 from ortisan.registry.graph import Node, Value

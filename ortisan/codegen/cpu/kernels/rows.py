@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from ortisan.codegen.cpu.call import CallContext, call_of
 from ortisan.codegen.cpu.group import Group
-from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, literal, only_node
+from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, only_node
 from ortisan.codegen.cpu.kernels.reduce import emit_along_axis
 from ortisan.codegen.cpu.row import CpuKernel
+from ortisan.codegen.literals import literal
 from ortisan.registry.dims import Shape, product
 from ortisan.registry.ops import LayerNorm, RmsNorm, Softmax
 

@@ -144,19 +144,17 @@ ORTISAN_BOTH inline T min(T a, T b) {
 namespace detail {
 
 // A variable, though nobody writes it: what is added to it is no number that GCC knows.
-inline float negative_zero = -0.0f;
+ORTISAN_HIDDEN float negative_zero = -0.0f;
 
 }  // namespace detail
 
 // min(max(x, low), high); NaN stays. With bounds that GCC knows it compares and blends, with others it is two instructions.
 template <class T>
 ORTISAN_BOTH inline T clamp(T x, T low, T high) {
-#if !defined(__CUDA_ARCH__)
   if constexpr (std::is_same_v<T, float>) {
     low += detail::negative_zero;
     high += detail::negative_zero;
   }
-#endif
   const T raised = x < low ? low : x;
   return raised > high ? high : raised;
 }
