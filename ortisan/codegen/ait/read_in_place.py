@@ -4,7 +4,7 @@
     product -> strided attention -> reshape -> product
 
 Moves whose result lies in the memory that they read, under other strides, are left to the kernel. Keys behind a past
-are read in two parts, so that they are joined only where the model gives them away.
+are read in two parts, so that they are joined only where the model gives them away, in one launch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ortisan.codegen.ait.strided import Strided, repeated
-from ortisan.codegen.ait.strided_ops import HEADS_AND_ROWS, StridedAttention, StridedRotary
+from ortisan.codegen.ait.strided_ops import HEADS_AND_ROWS, StridedAttention, StridedRotary, StridedRows
 from ortisan.codegen.layouts import LAYOUTS
 from ortisan.codegen.strides import Layout, contiguous
 from ortisan.registry.builder import Builder
@@ -46,10 +46,22 @@ class _ReadInPlace(Rule):
     def __init__(self, is_ours: IsOurs, rows_first: set[Value]) -> None:
         self._is_ours = is_ours
         self._rows_first = rows_first
+        self._joined: dict[Value, tuple[Value, ...]] = {}
+        """Keys and values behind a past -> the past and the new ones."""
 
     def node(self, b: Builder, node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
+        if (
+            isinstance(node.op, Concatenate)
+            and len(inputs) == 2
+            and len(inputs[0].shape) == 4
+            and node.op.axis == _KEYS
+        ):
+            made = _rows_of_both(b, inputs) or b.add(node.op, *inputs)
+            self._joined[made] = inputs
+            return [made]
         if isinstance(node.op, Attention) and self._is_ours(node):
-            y = _attention(b, node.op, inputs, rows_first=node.output in self._rows_first)
+            parts = [self._joined.get(value, (value,)) for value in inputs[1:3]]
+            y = _attention(b, node.op, inputs, parts, rows_first=node.output in self._rows_first)
             return [b.permute(y, HEADS_AND_ROWS) if node.output in self._rows_first else y]
         if isinstance(node.op, Rotary) and self._is_ours(node):
             return [_rotary(b, node.op, inputs)]
@@ -60,9 +72,24 @@ class _ReadInPlace(Rule):
         return None
 
 
-def _attention(b: Builder, op: Attention, inputs: Sequence[Value], *, rows_first: bool) -> Value:
+def _adds_rows(node: Node) -> bool:
+    """Whether a node joins [B,K,P,D] and [B,K,N,D], a past and new rows."""
+    assert isinstance(node.op, Concatenate)
+    return node.op.axis == _KEYS and len(node.inputs) == 2 and len(node.output.shape) == 4
+
+
+def _rows_of_both(b: Builder, inputs: Sequence[Value]) -> Value | None:
+    """Both parts where they lie, if one of them is not whole."""
+    if all(_lies(b, value)[0] is value for value in inputs):
+        return None
+    sources: dict[Value, int] = {}
+    return b.add(StridedRows(tuple(_rows(b, value, sources) for value in inputs)), *sources)
+
+
+def _attention(
+    b: Builder, op: Attention, inputs: Sequence[Value], in_parts: Sequence[Sequence[Value]], *, rows_first: bool
+) -> Value:
     q, k, v = inputs[:3]
-    in_parts = [_parts(b, value) for value in (k, v)]
     lengths = [[part.shape[_KEYS] for part in parts] for parts in in_parts]
     keys, values = in_parts if lengths[0] == lengths[1] else ((k,), (v,))
     sources: dict[Value, int] = {}
@@ -83,12 +110,6 @@ def _rotary(b: Builder, op: Rotary, inputs: Sequence[Value]) -> Value:
     rows = _rows(b, x, sources)
     cos, sin = (_shown(b, table, (*x.shape[:3], table.shape[-1]), sources) for table in tables)
     return b.add(StridedRotary(op, rows, cos, sin), *sources)
-
-
-def _parts(b: Builder, value: Value) -> Sequence[Value]:
-    node = b.producer(value)
-    joined = node is not None and isinstance(node.op, Concatenate) and node.op.axis % 4 == _KEYS
-    return node.inputs if node is not None and joined and len(node.inputs) == 2 else (value,)
 
 
 def _rows(b: Builder, value: Value, sources: dict[Value, int]) -> Strided:

@@ -79,6 +79,25 @@ class StridedRotary(Op):
         return self.rotary.flops([part.type(inputs) for part in (self.x, self.cos, self.sin)], outputs)
 
 
+@dataclass(frozen=True)
+class StridedRows(Op):
+    """[B,K,P,D] and [B,K,N,D] one after the other along the rows -> [B,K,P+N,D]: a cache with what a step adds."""
+
+    parts: tuple[Strided, ...]
+
+    stem: ClassVar[str] = "strided_rows"
+    ait: ClassVar[str | None] = None
+
+    def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
+        return (_joined(self.parts, inputs),)
+
+    def reference(self, inputs: Sequence[Array], dims: DimValues) -> tuple[Array, ...]:
+        return (np.concatenate([part.array(inputs, dims) for part in self.parts], 2),)
+
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> Dim:
+        return 0
+
+
 def _joined(parts: Sequence[Strided], inputs: Sequence[TensorType]) -> TensorType:
     first = parts[0].shape
     return TensorType(parts[0].type(inputs).dtype, (*first[:2], settle(total(p.shape[2] for p in parts)), first[3]))

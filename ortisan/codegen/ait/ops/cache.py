@@ -1,4 +1,4 @@
-"""Caches: AITemplate joins a past and new rows, and writes into none."""
+"""Caches: a past and new rows are joined, where they are read in place by a kernel of ours; none is written into."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ from collections.abc import Sequence
 
 from ortisan.codegen.ait.ait_op import AitOp
 from ortisan.codegen.ait.composer import Composer
+from ortisan.codegen.ait.dims import Bounds
+from ortisan.codegen.ait.own import OwnKernel, calling, element_of
+from ortisan.codegen.ait.rules import takes_all
+from ortisan.codegen.ait.strided_ops import StridedRows
 from ortisan.registry.dims import settle
-from ortisan.registry.graph import Op, Value
+from ortisan.registry.graph import Node, Op, Value
 from ortisan.registry.ops import CacheWrite, Concatenate
 from ortisan.registry.refusal import Refused
 
@@ -23,4 +27,20 @@ def _compose_cache_write(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequ
     raise Refused("AITemplate writes into no cache; it joins a past and new rows")
 
 
-OPS = (AitOp(CacheWrite, compose=_compose_cache_write),)
+def _rows_kernel(node: Node, bounds: Bounds) -> OwnKernel:
+    op = node.op
+    assert isinstance(op, StridedRows)
+    past, new = op.parts
+    numbers = [*past.shape[:3], new.shape[2], past.shape[3]]
+    for part in op.parts:
+        numbers += [part.source, part.offset, *part.strides[:3]]
+    numbers.append(len(node.inputs))
+    source = calling("join_rows.cuh", "join_rows", element_of(node.output.dtype))
+    attributes = {"parts": [part.to_json() for part in op.parts]}
+    return OwnKernel("join_rows", source, node.inputs, tuple(numbers), attributes)
+
+
+OPS = (
+    AitOp(CacheWrite, compose=_compose_cache_write),
+    AitOp(StridedRows, ours=takes_all, kernel=_rows_kernel),
+)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ortisan.codegen.ait.worker.memory import numpy_dtype
 from ortisan.codegen.ait.worker.scalars import CHAIN_FUNCTIONS
-from ortisan.codegen.ait.worker.strided_meanings import attention, rotary
+from ortisan.codegen.ait.worker.strided_meanings import attention, join_rows, rotary
 
 Array = Any
 OwnMeaning = Callable[[dict[str, Any], list[Array], Callable[[Any], int]], list[Array]]
@@ -152,6 +152,7 @@ OWN_MEANINGS: dict[str, OwnMeaning] = {
     "gather": _gather,
     "gather_nd": _gather_nd,
     "index_select": _index_select,
+    "join_rows": join_rows,
     "reduce": _reduce,
     "rms_norm": _rms_norm,
     "rotary": rotary,

@@ -1,4 +1,4 @@
-"""What our kernels of attention and rotary embeddings compute, in numpy: of views of their inputs, in float64."""
+"""What our kernels that read through strides compute, in numpy: of views of their inputs, in float64."""
 
 from __future__ import annotations
 
@@ -63,3 +63,7 @@ def rotary(attributes: dict[str, Any], inputs: list[Array], number: Number) -> l
     y[..., first] = x[..., first] * cos[..., :half] - x[..., second] * sin[..., :half]
     y[..., second] = x[..., second] * cos[..., half:] + x[..., first] * sin[..., half:]
     return [y]
+
+
+def join_rows(attributes: dict[str, Any], inputs: list[Array], number: Number) -> list[Array]:
+    return [np.concatenate([_view(part, inputs, number) for part in attributes["parts"]], 2)]
