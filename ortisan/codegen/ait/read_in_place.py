@@ -50,12 +50,7 @@ class _ReadInPlace(Rule):
         """Keys and values behind a past -> the past and the new ones."""
 
     def node(self, b: Builder, node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
-        if (
-            isinstance(node.op, Concatenate)
-            and len(inputs) == 2
-            and len(inputs[0].shape) == 4
-            and node.op.axis == _KEYS
-        ):
+        if isinstance(node.op, Concatenate) and _adds_rows(node.op, node):
             made = _rows_of_both(b, inputs) or b.add(node.op, *inputs)
             self._joined[made] = inputs
             return [made]
@@ -72,10 +67,9 @@ class _ReadInPlace(Rule):
         return None
 
 
-def _adds_rows(node: Node) -> bool:
-    """Whether a node joins [B,K,P,D] and [B,K,N,D], a past and new rows."""
-    assert isinstance(node.op, Concatenate)
-    return node.op.axis == _KEYS and len(node.inputs) == 2 and len(node.output.shape) == 4
+def _adds_rows(op: Concatenate, node: Node) -> bool:
+    """Whether [B,K,P,D] and [B,K,N,D] are joined, a past and new rows."""
+    return op.axis == _KEYS and len(node.inputs) == 2 and len(node.output.shape) == 4
 
 
 def _rows_of_both(b: Builder, inputs: Sequence[Value]) -> Value | None:
