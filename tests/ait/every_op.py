@@ -183,11 +183,14 @@ def _all_of(b: Builder, dtype: DType, *operands: Value) -> list[Value]:
     made = []
     for name in names:
         row = SCALARS[name]
-        params = (1.0, 1.0) if name == "ISINF" else (0.5, 0.25)
+        params = (1.0, 1.0) if name == "ISINF" else (0.5, 0.25) if dtype.is_float else (2.0, 1.0)
         first = (
             [b.elementwise("GT", *operands[:2]) if dtype is not DType.BOOL else operands[0]] if name == "WHERE" else []
         )
-        made.append(b.add(Elementwise(name, params[: row.params]), *first, *operands[: row.arity - len(first)]))
+        rest = list(operands[: row.arity - len(first)])
+        if name in ("POW", "SHIFT_LEFT", "SHIFT_RIGHT") and not dtype.is_float:
+            rest[1] = b.elementwise("ABS", rest[1])
+        made.append(b.add(Elementwise(name, params[: row.params]), *first, *rest))
     return made
 
 

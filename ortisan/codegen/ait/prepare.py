@@ -27,7 +27,7 @@ from ortisan.registry.passes.fold_affine import fold_affine
 from ortisan.registry.passes.narrow import narrow
 from ortisan.registry.refusal import Refused
 
-_ROWS = {**AIT_OPS, Chain: AitOp(Chain, ours=takes_all, kernel=chain_kernel)}
+ROWS = {**AIT_OPS, Chain: AitOp(Chain, ours=takes_all, kernel=chain_kernel)}
 _NOTHING = Program((), (), (), (), (), ())
 
 
@@ -77,7 +77,7 @@ def write_calls(graph: Graph) -> tuple[Program, dict[str, str]]:
     """The program of a dialect graph, or the first node whose dims AITemplate could not find at run time."""
     writer = CallWriter(graph)
     for node in graph.nodes:
-        row = _ROWS[type(node.op)]
+        row = ROWS[type(node.op)]
         try:
             if row.kernel is not None and row.is_ours(node, graph.bounds):
                 writer.add_own(node, row.kernel(node, graph.bounds))
