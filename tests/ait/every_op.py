@@ -144,6 +144,13 @@ GRAPHS: dict[str, tuple[Sequence[tuple[str, tuple[Dim, ...]]], Write]] = {
         [("float32", PAST), ("float32", HEADS)],
         lambda b, past, new: b.add(CacheWrite(2, length=P + S, start=P), past, new),
     ),
+    "cache_in_place": (
+        [("float32", (B, 4, 8, 8)), ("float32", (B, 4, 3, 8)), ("int64", (B,)), ("float16", (B, S, 6)), ("float16", (B, 7, 6)), ("float32", NEEDS_P)],
+        lambda b, past, new, starts, h, rows, _: [
+            b.add(CacheWrite(2), past, new, b.elementwise("MIN", b.elementwise("ABS", starts), b.number(5, DType.INT64))),
+            b.add(CacheWrite(2, "circular"), past, new, starts), b.add(CacheWrite(2, length=P + 11, start=P), past, new), b.add(CacheWrite(1, "circular", start=P + 1), h, rows),
+        ],
+    ),
     "concatenate": ([("float32", X), ("float32", X)], lambda b, x, y: b.add(Concatenate(1), x, y)),
     "split": ([("float32", X)], lambda b, x: b.add_many(Split(2, (4, 12)), x)),
     "slice_first": ([("float32", X)], lambda b, x: b.add(DynamicSlice((0, 0, 2), (B, 1, 7), (1, 1, 1)), x)),
@@ -205,11 +212,14 @@ def _all_of(b: Builder, dtype: DType, *operands: Value) -> list[Value]:
     made = []
     for name in names:
         row = SCALARS[name]
-        params = (1.0, 1.0) if name == "ISINF" else (0.5, 0.25)
+        params = (1.0, 1.0) if name == "ISINF" else (0.5, 0.25) if dtype.is_float else (2.0, 1.0)
         first = (
             [b.elementwise("GT", *operands[:2]) if dtype is not DType.BOOL else operands[0]] if name == "WHERE" else []
         )
-        made.append(b.add(Elementwise(name, params[: row.params]), *first, *operands[: row.arity - len(first)]))
+        rest = list(operands[: row.arity - len(first)])
+        if name in ("POW", "SHIFT_LEFT", "SHIFT_RIGHT") and not dtype.is_float:
+            rest[1] = b.elementwise("ABS", rest[1])
+        made.append(b.add(Elementwise(name, params[: row.params]), *first, *rest))
     return made
 
 

@@ -155,19 +155,30 @@ def test_rocm_says_why_not(model: GpuModel) -> None:
         ortisan.compile(model.model, target="rocm:gfx90a", dims=dict(model.dims))
 
 
+def test_what_names_no_node_is_about_its_readers() -> None:
+    """Ops that are made at the border of a subgraph are made on behalf of no node."""
+    b = Builder("border")
+    x = b.input("x", TensorType(DType.FLOAT64, (S,)))
+    made = b.reshape(b.elementwise("EXP", x), (S, 1))
+    b.origin = "reader"
+    graph = b.finish([b.cast(made, DType.FLOAT32)], bounds={"s": (1, 8)})
+    assert prepare(graph).refused == {"reader": "AITemplate has no float64"}
+
+
 @pytest.mark.parametrize("precision", ["keep", "fp16"])
-def test_what_names_no_node_is_left_with_its_readers(precision: Any) -> None:
-    """A cache in place needs sizes as data, which are made at the border of the subgraph on behalf of no node."""
+def test_caches_in_place_are_written_in_the_op(precision: Any) -> None:
+    """The caller's memory is written to where the op itself keeps the caches' type."""
     dims = {"batch": (1, 4), "sequence": (1, 8), "cache_capacity": 16, "total_sequence": (1, 16)}
     narrow = gpt2(Gpt2Size(layers=1, hidden=32, heads=2, vocabulary=64, positions=16))
     with rules_only():
         compiled = ortisan.compile(narrow, target="cuda:80", dims=dims, cache="in-place", precision=precision)
-    reasons = {left.op_type: left.reason for left in compiled.left_out}
-    assert reasons["TensorScatter"] == "AITemplate writes into no cache; it joins a past and new rows"
-    assert compiled.graphs
-    for graph in compiled.graphs:
-        assert not prepare(graph, half=precision == "fp16").refused
-    assert compiled.flops_share() > 0.9
+    assert not compiled.left_out
+    (graph,) = compiled.graphs
+    prepared = prepare(graph, half=precision == "fp16")
+    assert not prepared.refused
+    pairs = {(graph.inputs[i].name, graph.output_names[o].partition(":")[0]) for i, o in prepared.shared}
+    caches = {(f"past_key_values.0.{part}", f"present.0.{part}") for part in ("key", "value")}
+    assert pairs == (caches if precision == "keep" else set())
 
 
 def test_what_names_no_node_and_has_no_reader_is_about_the_whole_graph() -> None:

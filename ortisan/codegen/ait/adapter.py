@@ -88,6 +88,7 @@ class Adapter:
             notes=(*prepared.notes, *tiles),
             symbols=tuple(program.sources[symbol.name] for symbol in program.symbols),
             checked=program.checked,
+            shared=prepared.shared,
             profiled=bool(self.settings.devices),
         )
 

@@ -159,6 +159,10 @@ class AitPlan(Plan):
     def graph(self) -> Graph:
         return self.model.graph
 
+    @property
+    def shared(self) -> Sequence[tuple[int, int]]:
+        return self.model.shared
+
     def stored_weights(self) -> list[StoredWeight]:
         return [_stored(self.graph.name, constant) for constant in self.model.constants]
 

@@ -46,13 +46,13 @@ class Step:
 
 @dataclass(frozen=True)
 class Chain(Op):
-    """One loop over `shape`; `result` is the number of what it gives, among leaves, literals and steps."""
+    """One loop over `shape`; `results` are the numbers of what it gives, among leaves, literals and steps."""
 
     shape: Shape
     leaves: tuple[Leaf, ...]
     literals: tuple[Literal, ...]
     steps: tuple[Step, ...]
-    result: int
+    results: tuple[int, ...]
 
     stem: ClassVar[str] = "chain"
     ait: ClassVar[str | None] = None
@@ -67,7 +67,8 @@ class Chain(Op):
         return found
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
-        return (TensorType(self.types(inputs)[self.result], self.shape),)
+        types = self.types(inputs)
+        return tuple(TensorType(types[number], self.shape) for number in self.results)
 
     def reference(self, inputs: Sequence[Array], dims: DimValues) -> tuple[Array, ...]:
         shape = dims.shape(self.shape)
@@ -75,7 +76,7 @@ class Chain(Op):
         values += [np.asarray(literal.number, literal.dtype.numpy) for literal in self.literals]
         for step in self.steps:
             values.append(step.op.reference([values[index] for index in step.operands], dims)[0])
-        return (np.ascontiguousarray(np.broadcast_to(values[self.result], shape)),)
+        return tuple(np.ascontiguousarray(np.broadcast_to(values[number], shape)) for number in self.results)
 
     @staticmethod
     def _read(leaf: Leaf, inputs: Sequence[Array], shape: tuple[int, ...], dims: DimValues) -> Array:

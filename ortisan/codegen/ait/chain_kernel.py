@@ -26,8 +26,8 @@ class ChainSource:
 
     extents: tuple[str, ...]
     lines: tuple[str, ...]
-    result: str
-    dtype: str
+    results: tuple[tuple[str, str], ...]
+    """Value and C++ type of each result, in the order of the last tensors."""
     tensors: int
     numbers: int
     name: str = NAME
@@ -41,9 +41,8 @@ def chain_kernel(node: Node, bounds: Bounds) -> OwnKernel:
     source = ChainSource(
         tuple(writer.extents),
         lines,
-        f"v{chain.result}",
-        writer.types[chain.result].cpp,
-        len(node.inputs) + 1,
+        tuple((f"v{number}", writer.types[number].cpp) for number in chain.results),
+        len(node.inputs) + len(node.outputs),
         len(writer.numbers),
     )
     numbers = tuple(writer.numbers)
@@ -64,7 +63,7 @@ def _joined_axes(chain: Chain) -> Chain:
             for own in strides:
                 del own[axis]
     leaves = tuple(Leaf(leaf.operand, leaf.offset, tuple(own)) for leaf, own in zip(chain.leaves, strides, strict=True))
-    return Chain(tuple(shape), leaves, chain.literals, chain.steps, chain.result)
+    return Chain(tuple(shape), leaves, chain.literals, chain.steps, chain.results)
 
 
 class _Writer:
@@ -113,7 +112,7 @@ def _attributes(chain: Chain) -> dict[str, Any]:
         "leaves": [asdict(leaf) for leaf in chain.leaves],
         "literals": [{"number": item.number, "dtype": item.dtype.value} for item in chain.literals],
         "steps": [_step(step) for step in chain.steps],
-        "result": chain.result,
+        "results": chain.results,
     }
 
 

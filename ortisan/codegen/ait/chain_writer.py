@@ -21,11 +21,13 @@ MOVED = (Expand, Permute, DynamicSlice, Split)
 MADE = (Arange, Full, Size)
 
 
-def write_chain(value: Value, chained: Mapping[Value, Node]) -> tuple[Chain, list[Value]]:
-    """The chain of a value, and what it reads. `chained` are the values that are computed and not read."""
-    writer = _ChainWriter(chained, value.shape)
-    root = writer.number(value, tuple(Index.of(axis, value.shape) for axis in range(len(value.shape))))
-    return writer.chain(root), writer.operands
+def write_chain(values: Sequence[Value], chained: Mapping[Value, Node]) -> tuple[Chain, list[Value]]:
+    """The chain of values of one shape, and what it reads. `chained` are the values that are computed and not read."""
+    shape = values[0].shape
+    writer = _ChainWriter(chained, shape)
+    start = tuple(Index.of(axis, shape) for axis in range(len(shape)))
+    roots = [writer.number(value, start) for value in values]
+    return writer.chain(roots), writer.operands
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ class _ChainWriter:
             return tuple(self.nothing if dim == 1 else next(long) for dim in x.shape)
         return self._broadcast(x, value, at)
 
-    def chain(self, root: int) -> Chain:
+    def chain(self, roots: Sequence[int]) -> Chain:
         """Leaves first, then literals, then steps."""
         order = sorted(range(len(self.made)), key=lambda i: (_rank(self.made[i]), i))
         places = {old: new for new, old in enumerate(order)}
@@ -163,7 +165,7 @@ class _ChainWriter:
         leaves = tuple(item for item in made if isinstance(item, Leaf))
         literals = tuple(item for item in made if isinstance(item, Literal))
         steps = tuple(Step(i.op, tuple(places[o] for o in i.operands)) for i in made if isinstance(i, Step))
-        return Chain(self.shape, leaves, literals, steps, places[root])
+        return Chain(self.shape, leaves, literals, steps, tuple(places[root] for root in roots))
 
 
 def _rank(item: Leaf | Literal | Step) -> int:

@@ -6,6 +6,7 @@ Functions and moves that AITemplate has join the chain that their operands come 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from ortisan.codegen.ait.ait_op import AitOp
 from ortisan.codegen.ait.chain_writer import COMPUTED, MADE, MOVED, write_chain
@@ -14,6 +15,8 @@ from ortisan.registry.dims import Dim
 from ortisan.registry.graph import Graph, Node, Op, Value
 from ortisan.registry.ops import Reshape
 from ortisan.registry.passes.rewrite import Rule, run_pass
+
+_MOST_RESULTS = 8
 
 
 def fuse_chains(graph: Graph, rows: Mapping[type[Op], AitOp]) -> Graph:
@@ -47,22 +50,57 @@ def _long(shape: Sequence[Dim]) -> list[Dim]:
     return [dim for dim in shape if dim != 1]
 
 
+@dataclass(frozen=True)
+class _Group:
+    """Tensors of one shape that one loop computes, where the first of them is needed."""
+
+    place: int
+    members: list[Value]
+
+
+def _groups(graph: Graph, chained: Mapping[Value, Node]) -> list[_Group]:
+    """A tensor joins an earlier loop of its shape if all that it reads is there before that."""
+    stored = {value for node in graph.nodes for value in node.inputs if node.output not in chained}
+    stored.update(graph.outputs)
+    made = {value: place for place, node in enumerate(graph.nodes) for value in node.outputs if value not in chained}
+    groups: list[_Group] = []
+    for place, node in enumerate(graph.nodes):
+        for value in node.outputs:
+            if value not in chained or value not in stored:
+                continue
+            ready = max((made.get(read, -1) for read in write_chain([value], chained)[1]), default=-1)
+            group = next((group for group in reversed(groups) if _takes(group, value, ready)), None)
+            if group is None:
+                group = _Group(place, [])
+                groups.append(group)
+            group.members.append(value)
+            made[value] = group.place
+    return groups
+
+
+def _takes(group: _Group, value: Value, ready: int) -> bool:
+    return group.members[0].shape == value.shape and ready < group.place and len(group.members) < _MOST_RESULTS
+
+
 class _FuseChains(Rule):
+    """What only chains read is part of theirs: nobody asks for what stands for it."""
+
     def __init__(self, graph: Graph, chained: Mapping[Value, Node]) -> None:
         self._chained = chained
-        self._values: dict[Value, Value] = {}
-        self._stored = {value for node in graph.nodes for value in node.inputs if node.output not in chained}
-        self._stored.update(graph.outputs)
+        self._groups = {member: group for group in _groups(graph, chained) for member in group.members}
+        self._made: dict[Value, Value] = {}
 
-    def node(self, b: Builder, node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
-        """What only chains read is part of theirs: nobody asks for what stands here for it."""
-        self._values.update(zip(node.inputs, inputs, strict=True))
+    def node(self, b: Builder, node: Node, inputs: tuple[Value, ...]) -> Sequence[Value]:
         if node.output not in self._chained:
-            return None
-        made = [self._chain(b, value) if value in self._stored else value for value in node.outputs]
-        self._values.update(zip(node.outputs, made, strict=True))
-        return made
+            kept = b.add_many(node.op, *inputs)
+            self._made.update(zip(node.outputs, kept, strict=True))
+            return kept
+        for value in node.outputs:
+            if value in self._groups and value not in self._made:
+                self._write(b, self._groups[value].members)
+        return [self._made.get(value, value) for value in node.outputs]
 
-    def _chain(self, b: Builder, value: Value) -> Value:
-        chain, read = write_chain(value, self._chained)
-        return b.add(chain, *(self._values[operand] for operand in read))
+    def _write(self, b: Builder, members: Sequence[Value]) -> None:
+        chain, read = write_chain(members, self._chained)
+        made = b.add_many(chain, *(self._made.get(value, value) for value in read))
+        self._made.update(zip(members, made, strict=True))

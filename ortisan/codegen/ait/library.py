@@ -15,7 +15,6 @@ from ortisan.registry.dtypes import DType
 _FOLDERS = ("graph", "ort", "ait/glue")
 _KERNEL_FOLDERS = ("cuda", "cuda/attention", "cpu/math")
 _KERNEL_HEADERS = ("cpu/base/macros.h", "cpu/base/types.h", "cpu/reduce/reductions.h")
-"""What kernels of ours include; scalar functions are those of kernels for CPUs."""
 _INCLUDED = frozenset({"model_container.cu", "model_container_base.cu", "model_interface.cu"})
 """Sources of AITemplate that ait_model.cu includes."""
 _UNUSED = frozenset({"standalone.cu", "windll.cu", "utility.cu", "debug_utility.cu"})
@@ -57,6 +56,14 @@ class CudaBuildSource:
     fast_math: bool
 
 
+def kernel_headers() -> dict[str, str]:
+    """What kernels of ours include; scalar functions are those of kernels for CPUs."""
+    return {
+        **plain_files(*_KERNEL_FOLDERS),
+        **{PurePosixPath(path).name: read_header(path) for path in _KERNEL_HEADERS},
+    }
+
+
 def render_cuda_library(
     models: Sequence[AitModel],
     *,
@@ -95,7 +102,7 @@ def _graph(model: AitModel, op: str, folder: str) -> GraphSource:
     inputs = {tensor.index: tensor.name for tensor in model.inputs}
     outputs = {tensor.index: tensor.name for tensor in model.outputs}
     return GraphSource(
-        describe_graph(graph, op, DimPrinter(graph.symbols), rows),
+        describe_graph(graph, op, DimPrinter(graph.symbols), rows, model.shared),
         folder,
         tuple(inputs.get(index, "") for index in range(len(graph.inputs))),
         tuple(constant.name for constant in model.constants),

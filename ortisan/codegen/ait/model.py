@@ -56,6 +56,9 @@ class AitModel:
     checked: tuple[str, ...] = ()
     """The nodes whose kernels report indices that are out of range, by the number they report."""
 
+    shared: tuple[tuple[int, int], ...] = ()
+    """Inputs and outputs of the graph that may be the same memory."""
+
     @property
     def kernels(self) -> int:
         """How many sources hold kernels; equal ops share one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -21,12 +22,13 @@ from ortisan.codegen.ait.program import Program
 from ortisan.codegen.ait.read_in_place import read_in_place
 from ortisan.codegen.ait.rules import takes_all
 from ortisan.registry.graph import Graph
+from ortisan.registry.ops import CacheWrite
 from ortisan.registry.passes.channels_last import channels_last
 from ortisan.registry.passes.fold_affine import fold_affine
 from ortisan.registry.passes.narrow import narrow
 from ortisan.registry.refusal import Refused
 
-_ROWS = {**AIT_OPS, Chain: AitOp(Chain, ours=takes_all, kernel=chain_kernel)}
+ROWS = {**AIT_OPS, Chain: AitOp(Chain, ours=takes_all, kernel=chain_kernel)}
 _NOTHING = Program((), (), (), (), (), ())
 
 
@@ -37,6 +39,8 @@ class Prepared:
     program: Program
     notes: tuple[str, ...]
     refused: Mapping[str, str]
+    shared: tuple[tuple[int, int], ...] = ()
+    """Inputs and outputs that may be the same memory: caches that nothing else reads than the write into them."""
 
 
 def prepare(graph: Graph, *, half: bool = False, architecture: str = "80") -> Prepared:
@@ -46,14 +50,26 @@ def prepare(graph: Graph, *, half: bool = False, architecture: str = "80") -> Pr
     refused = {**_lacking(dialect.graph, architecture), **dialect.refused}
     if refused:
         return Prepared(_NOTHING, (), refused)
-    program, refused = write_calls(arrange(dialect.graph))
-    return Prepared(program, dialect.notes, refused)
+    done = arrange(dialect.graph)
+    program, refused = write_calls(done)
+    return Prepared(program, dialect.notes, refused, _shared(done))
+
+
+def _shared(graph: Graph) -> tuple[tuple[int, int], ...]:
+    reads = Counter(value for node in graph.nodes for value in node.inputs)
+    reads.update(graph.outputs)
+    writes = [node for node in graph.nodes if isinstance(node.op, CacheWrite)]
+    return tuple(
+        (graph.inputs.index(node.inputs[0]), graph.outputs.index(node.output))
+        for node in writes
+        if node.inputs[0] in graph.inputs and node.output in graph.outputs and reads[node.inputs[0]] == 1
+    )
 
 
 def arrange(dialect: Graph) -> Graph:
     """Chains and products joined, what they wrote read in place, and kept apart what AITemplate fuses too much."""
     joined = join_products(fuse_chains(dialect, AIT_OPS))
-    return set_barriers(read_in_place(joined, lambda node: _ROWS[type(node.op)].is_ours(node, joined.bounds)))
+    return set_barriers(read_in_place(joined, lambda node: ROWS[type(node.op)].is_ours(node, joined.bounds)))
 
 
 def _lacking(graph: Graph, architecture: str) -> dict[str, str]:
@@ -68,7 +84,7 @@ def write_calls(graph: Graph) -> tuple[Program, dict[str, str]]:
     """The program of a dialect graph, or the first node whose dims AITemplate could not find at run time."""
     writer = CallWriter(graph)
     for node in graph.nodes:
-        row = _ROWS[type(node.op)]
+        row = ROWS[type(node.op)]
         try:
             if row.kernel is not None and row.is_ours(node, graph.bounds):
                 writer.add_own(node, row.kernel(node, graph.bounds))

@@ -1,4 +1,4 @@
-"""Caches: a past and new rows are joined, where they are read in place by a kernel of ours; none is written into."""
+"""Caches: kernels of ours write rows into one, and join a past and new rows that a product wrote."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ortisan.codegen.ait.dims import Bounds
 from ortisan.codegen.ait.own import OwnKernel, calling, element_of
 from ortisan.codegen.ait.rules import takes_all
 from ortisan.codegen.ait.strided_ops import StridedRows
-from ortisan.registry.dims import settle
+from ortisan.codegen.literals import flag
+from ortisan.registry.dims import product, settle
 from ortisan.registry.graph import Node, Op, Value
 from ortisan.registry.ops import CacheWrite, Concatenate
-from ortisan.registry.refusal import Refused
 
 
 def _compose_cache_write(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
@@ -24,7 +24,7 @@ def _compose_cache_write(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequ
         rows = past.shape[op.axis]
         if settle(op.start - rows) == 0 and settle(op.length - rows - update.shape[op.axis]) == 0:
             return [b.add(Concatenate(op.axis), past, update)]
-    raise Refused("AITemplate writes into no cache; it joins a past and new rows")
+    return [b.add(op, *inputs)]
 
 
 def _rows_kernel(node: Node, bounds: Bounds) -> OwnKernel:
@@ -40,7 +40,19 @@ def _rows_kernel(node: Node, bounds: Bounds) -> OwnKernel:
     return OwnKernel("join_rows", source, node.inputs, tuple(numbers), attributes)
 
 
+def _cache_kernel(node: Node, bounds: Bounds) -> OwnKernel:
+    op, (past, update, *starts) = node.op, node.inputs
+    assert isinstance(op, CacheWrite)
+    index = starts[0].dtype.cpp if starts else "int64_t"
+    circular = flag(op.mode == "circular")
+    source = calling("cache.cuh", "cache_write", circular, flag(bool(starts)), element_of(past.dtype), index)
+    axis, rows = op.axis, (past.shape[op.axis], node.output.shape[op.axis], update.shape[op.axis])
+    numbers = (past.shape[0], product(past.shape[:axis]), *rows, product(past.shape[axis + 1 :]), op.start)
+    attributes = {"axis": axis, "circular": op.mode == "circular", "length": rows[1], "start": op.start}
+    return OwnKernel("cache_write", source, node.inputs, numbers, attributes, checked=True)
+
+
 OPS = (
-    AitOp(CacheWrite, compose=_compose_cache_write),
+    AitOp(CacheWrite, compose=_compose_cache_write, ours=takes_all, kernel=_cache_kernel),
     AitOp(StridedRows, ours=takes_all, kernel=_rows_kernel),
 )

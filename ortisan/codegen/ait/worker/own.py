@@ -8,6 +8,7 @@ results a value, out of the sizes that the glue found (templates/ait/glue/ait_qu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from aitemplate.backend import registry
@@ -89,3 +90,13 @@ def share_kernels() -> None:
             op._attrs["name"] = names.setdefault(op._attrs["kernel"]["source"], op._attrs["name"])
 
     compiler.compiler.transform.refine_graph = refine_and_share
+
+
+def join_chains(folder: Path) -> None:
+    """Chains are short: one source for all takes a fraction of the time to compile."""
+    chains = sorted(folder.glob(f"{PREFIX}chain_*.cu"))
+    text = "\n".join(chain.read_text(encoding="utf-8") for chain in chains)
+    for chain in chains:
+        chain.unlink()
+    if chains:
+        (folder / f"{PREFIX}chains.cu").write_text(text, encoding="utf-8")

@@ -72,6 +72,21 @@ def _rms_norm(attributes: dict[str, Any], inputs: list[Array], number: Callable[
     return [y * inputs[1].reshape(x.shape[axis:]) if attributes["gamma"] else y]
 
 
+def _cache_write(attributes: dict[str, Any], inputs: list[Array], number: Callable[[Any], int]) -> list[Array]:
+    past, update, *starts = inputs
+    axis, length, start = attributes["axis"], number(attributes["length"]), number(attributes["start"])
+    old, new = np.moveaxis(past, axis, 1), np.moveaxis(update, axis, 1)
+    out = np.zeros((old.shape[0], length, *old.shape[2:]), past.dtype)
+    out[:, : old.shape[1]] = old
+    for batch in range(old.shape[0]):
+        first = start + (int(starts[0][batch]) if starts else 0)
+        for i in range(new.shape[1]):
+            row = (first + i) % length if attributes["circular"] else first + i
+            if 0 <= row < length:
+                out[batch, row] = new[batch, i]
+    return [np.moveaxis(out, 1, axis)]
+
+
 _REDUCTIONS: dict[str, Callable[..., Array]] = {
     "sum": np.sum,
     "prod": np.prod,
@@ -126,7 +141,7 @@ def _chain(attributes: dict[str, Any], inputs: list[Array], number: Callable[[An
             kind = operands[-1].dtype
             result = np.asarray(CHAIN_FUNCTIONS[step["function"]](*wide, *step["params"]))
             values.append(result if result.dtype == np.bool_ else result.astype(kind))
-    return [np.broadcast_to(values[attributes["result"]], shape)]
+    return [np.broadcast_to(values[index], shape) for index in attributes["results"]]
 
 
 def _wide(x: Array) -> Array:
@@ -147,6 +162,7 @@ def _element(leaf: dict[str, Any], inputs: list[Array], shape: tuple[int, ...], 
 OWN_MEANINGS: dict[str, OwnMeaning] = {
     "arg_reduce": _arg_reduce,
     "attention": attention,
+    "cache_write": _cache_write,
     "chain": _chain,
     "cumsum": _cumsum,
     "gather": _gather,
