@@ -28,6 +28,7 @@ from ortisan.registry.ops import (
     Gather,
     GatherNd,
     Gemm,
+    GroupNorm,
     IndexSelect,
     LayerNorm,
     Pad,
@@ -132,6 +133,10 @@ GRAPHS: dict[str, tuple[Sequence[tuple[str, tuple[Dim, ...]]], Write]] = {
         lambda b, q, k, v: b.add(Attention(8**-0.5), q, k, v),
     ),
     "layernorm": ([("float32", X)], lambda b, x: b.add(LayerNorm(2, 1e-5), x, _constant(b, 16), _constant(b, 16))),
+    "group_norm": (
+        [("float32", (B, 4, 4, 16))],
+        lambda b, x: b.add(GroupNorm(4, 1e-5), x, _constant(b, 16), _constant(b, 16)),
+    ),
     "rms_norm": ([("float32", X)], lambda b, x: b.add(RmsNorm(2, 1e-6), x, _constant(b, 16))),
     "softmax": ([("float32", X)], lambda b, x: b.add(Softmax(2), x)),
     "softmax_dynamic": ([("float32", X), ("float32", (S,))], lambda b, x, y: [b.add(Softmax(axis, log), x) for axis in (0, 1) for log in (False, True)] + [b.add(Softmax(0), y)]),

@@ -139,15 +139,17 @@ def test_other_architectures_are_refused(text: str, why: str) -> None:
         parse_target(text)
 
 
-@pytest.mark.parametrize("options", [{"precision": "fp16"}, {"fast_math": True}, {"tf32": True}])
+@pytest.mark.parametrize("options", [{"fast_math": True}, {"tf32": True}])
 def test_gpu_options_are_not_for_cpus(model: GpuModel, options: dict[str, Any]) -> None:
     with pytest.raises(ortisan.OptionError, match="for GPU targets"):
         ortisan.compile(model.model, **options)
 
 
-def test_an_unknown_precision_is_refused(model: GpuModel) -> None:
-    with pytest.raises(ortisan.OptionError, match="'keep' or 'fp16'"):
+def test_other_precisions_are_refused(model: GpuModel) -> None:
+    with pytest.raises(ortisan.OptionError, match="must be 'keep', 'bf16', 'fp16' or 'weights-bf16', not 'int4'"):
         ortisan.compile(model.model, target="cuda:80", precision="int4")  # type: ignore[arg-type]
+    with pytest.raises(ortisan.OptionError, match="precision='bf16' is not for cuda:80, which takes keep, fp16"):
+        ortisan.compile(model.model, target="cuda:80", precision="bf16")
 
 
 def test_rocm_says_why_not(model: GpuModel) -> None:

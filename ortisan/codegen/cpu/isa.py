@@ -38,18 +38,37 @@ ISAS: dict[str, Isa] = {
         Isa("x86-64-v2", "x86_64", _V2_FLAGS, _V2),
         Isa("x86-64-v3", "x86_64", _V3_FLAGS, _V3),
         Isa("x86-64-v4", "x86_64", _V4_FLAGS, _V4),
+        Isa("x86-64-v4+bf16", "x86_64", (*_V4_FLAGS, "-mavx512bf16"), (*_V4, "avx512_bf16")),
         Isa("aarch64", "aarch64", (), ()),
     )
 }
 
 
+CPUS = {
+    "haswell": "x86-64-v3",
+    "alderlake": "x86-64-v3",
+    "zen3": "x86-64-v3",
+    "skylake-avx512": "x86-64-v4",
+    "icelake-server": "x86-64-v4",
+    "cooperlake": "x86-64-v4+bf16",
+    "sapphirerapids": "x86-64-v4+bf16",
+    "zen4": "x86-64-v4+bf16",
+    "zen5": "x86-64-v4+bf16",
+    "graviton2": "aarch64",
+    "graviton3": "aarch64",
+}
+"""The row that a kind of CPU runs."""
+
+
 def find_isa(name: str) -> Isa:
-    """The row called `name`; "native" is the best one that this machine runs."""
+    """The row called `name`, or of the kind of CPU called so; "native" is the best one that this machine runs."""
     if name == "native":
         return native_isa(platform.machine(), cpu_features())
+    name = CPUS.get(name, name)
     if name not in ISAS:
         raise OptionError(
-            f"There is no CPU target '{name}'; the targets are native, {', '.join(ISAS)}, written as 'cpu:x86-64-v3'."
+            f"There is no CPU target '{name}'; the targets are native, {', '.join(ISAS)} and, for kinds of CPUs, "
+            f"{', '.join(CPUS)}, written as 'cpu:x86-64-v3'."
         )
     return ISAS[name]
 

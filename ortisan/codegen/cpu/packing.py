@@ -10,9 +10,10 @@ from ortisan.registry.dims import Dim, Shape, ceil_div, product
 from ortisan.registry.dtypes import Array, DType
 
 Layout = Literal["plain", "panels_rcr", "panels_rrr", "taps", "winograd"]
-"""`panels_*`: columns of B in panels of `panel_width`, each panel K rows long, the last one padded with zeros. Matrices
-of a batch lie one after the other. `taps`: a filter per channel, [taps][channels]. `winograd`: filters of 3 x 3 as
-`panels_rcr` of each of the 36 terms of templates/cpu/images/winograd.h.
+"""`panels_*`: columns of B in panels of `panel_width`, each K rows long, the last one padded with zeros; in panels
+of bfloat16 pairs of k lie side by side (templates/cpu/products/panels.h). Matrices of a batch lie one after the other.
+`taps`: a filter per channel, [taps][channels]. `winograd`: filters of 3 x 3 as `panels_rcr` of each of the 36 terms of
+templates/cpu/images/winograd.h.
 """
 
 
@@ -46,13 +47,16 @@ def pack(data: Array, layout: Layout) -> Array:
         return np.concatenate([pack(matrix, layout) for matrix in data])
     b = data.T if layout == "panels_rcr" else data  # [K, N]
     depth, columns = b.shape
-    width = panel_width(DType.from_numpy(data.dtype))
+    dtype = DType.from_numpy(data.dtype)
+    width = panel_width(dtype)
     panels = -(-columns // width)
     whole = columns // width
-    packed = np.zeros((panels, depth, width), data.dtype)
-    packed[:whole] = b[:, : whole * width].reshape(depth, whole, width).swapaxes(0, 1)
+    packed = np.zeros((panels, panel_depth(depth, dtype), width), data.dtype)
+    packed[:whole, :depth] = b[:, : whole * width].reshape(depth, whole, width).swapaxes(0, 1)
     if whole < panels:
-        packed[whole, :, : columns - whole * width] = b[:, whole * width :]
+        packed[whole, :depth, : columns - whole * width] = b[:, whole * width :]
+    if dtype is DType.BFLOAT16:
+        packed = packed.reshape(panels, -1, 2, width).swapaxes(2, 3)
     return packed.reshape(-1)
 
 
@@ -68,4 +72,9 @@ def packed_bytes(shape: Shape, dtype: DType, layout: Layout) -> int:
 
 def packed_elements(depth: Dim, columns: Dim, dtype: DType) -> Dim:
     width = panel_width(dtype)
-    return product((ceil_div(columns, width), width, depth))
+    return product((ceil_div(columns, width), width, panel_depth(depth, dtype)))
+
+
+def panel_depth(depth: Dim, dtype: DType) -> Dim:
+    """Rows of a panel: `panel_depth<T>` in templates/cpu/products/panels.h."""
+    return 2 * ceil_div(depth, 2) if dtype is DType.BFLOAT16 else depth

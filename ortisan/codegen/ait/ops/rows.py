@@ -14,7 +14,7 @@ from ortisan.codegen.ait.program import shape
 from ortisan.codegen.ait.rules import Reason, floats, static, takes_floats
 from ortisan.registry.dims import product
 from ortisan.registry.graph import Node, Op, Value
-from ortisan.registry.ops import LayerNorm, RmsNorm, Softmax
+from ortisan.registry.ops import GroupNorm, LayerNorm, RmsNorm, Softmax
 
 
 def _softmax_rule(node: Node, bounds: Bounds) -> Reason:
@@ -98,7 +98,16 @@ def _rms_kernel(node: Node, bounds: Bounds) -> OwnKernel:
     return OwnKernel("rms_norm", source, node.inputs, numbers, attributes)
 
 
+def _group_kernel(node: Node, bounds: Bounds) -> OwnKernel:
+    op, x = node.op, node.inputs[0]
+    assert isinstance(op, GroupNorm)
+    source = calling("group_norm.cuh", "group_norm", storage(x.dtype))
+    numbers = (x.shape[0], product(x.shape[1:-1]), x.shape[-1], op.groups, float_bits(op.epsilon))
+    return OwnKernel("group_norm", source, node.inputs, numbers, {"groups": op.groups, "epsilon": op.epsilon})
+
+
 OPS = (
+    AitOp(GroupNorm, ours=takes_floats, kernel=_group_kernel),
     AitOp(LayerNorm, rule=_layernorm_rule, compose=_compose_layernorm, call=_call_layernorm),
     AitOp(RmsNorm, ours=takes_floats, kernel=_rms_kernel),
     AitOp(Softmax, _softmax_rule, _compose_softmax, _call_softmax, takes_floats, _softmax_kernel),

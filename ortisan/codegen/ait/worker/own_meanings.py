@@ -65,6 +65,15 @@ def _softmax(attributes: dict[str, Any], inputs: list[Array], number: Callable[[
     return [shifted - np.log(total) if attributes["log"] else np.exp(shifted) / total]
 
 
+def _group_norm(attributes: dict[str, Any], inputs: list[Array], number: Callable[[Any], int]) -> list[Array]:
+    x, gamma, beta = inputs
+    groups = number(attributes["groups"])
+    parts = x.reshape(x.shape[0], -1, groups, x.shape[-1] // groups)
+    shifted = parts - parts.mean(axis=(1, 3), keepdims=True)
+    deviation = np.sqrt((shifted**2).mean(axis=(1, 3), keepdims=True) + attributes["epsilon"])
+    return [(shifted / deviation).reshape(x.shape) * gamma + beta]
+
+
 def _rms_norm(attributes: dict[str, Any], inputs: list[Array], number: Callable[[Any], int]) -> list[Array]:
     x, axis = inputs[0], attributes["axis"]
     squares = (x * x).mean(axis=tuple(range(axis, x.ndim)), keepdims=True)
@@ -167,6 +176,7 @@ OWN_MEANINGS: dict[str, OwnMeaning] = {
     "cumsum": _cumsum,
     "gather": _gather,
     "gather_nd": _gather_nd,
+    "group_norm": _group_norm,
     "index_select": _index_select,
     "join_rows": join_rows,
     "reduce": _reduce,

@@ -74,7 +74,7 @@ def emit_attention(group: Group, context: EmitContext) -> KernelSpec:
         ),
         printer.all([layout.offset for layout in layouts]),
         tuple(printer.all(layout.strides[:3]) for layout in layouts),
-        op.mask,
+        "wide" if op.mask == "additive" and node.inputs[3].dtype is not q.dtype else op.mask,
         mask_offset,
         mask_strides,
         literal(op.scale, q.dtype),

@@ -33,6 +33,7 @@ class ProductContext:
 class GemmContext:
     params: tuple[Param, ...]
     type: str
+    weights: str
     rows: str
     depth: str
     blockings: BlockingTable
@@ -77,8 +78,9 @@ def emit_gemm(group: Group, context: EmitContext) -> KernelSpec:
         arguments += given
         params += [replace(param, name=f"{param.name}_{index}") for param in product.params]
     rows, depth = rows_and_columns(x.shape)
-    blockings = context.blockings(x.dtype, depth, [anchor_of(member).output.shape[-1] for member in members], rows)
-    body = GemmContext(tuple(params), cpp, printer(rows), printer(depth), blockings, tuple(products))
+    columns = [anchor_of(member).output.shape[-1] for member in members]
+    blockings = context.blockings(x.dtype, depth, columns, rows, packed=x.dtype is w.dtype)
+    body = GemmContext(tuple(params), cpp, w.dtype.cpp, printer(rows), printer(depth), blockings, tuple(products))
     return KernelSpec(_GEMM, group.name, body, tuple(arguments))
 
 

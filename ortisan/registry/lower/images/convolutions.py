@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from ortisan.registry.builder import Builder
 from ortisan.registry.dims import is_static
 from ortisan.registry.entries import Site, lowers
 from ortisan.registry.graph import Value
-from ortisan.registry.lower.images.volumes import as_planes, as_volume, layers, volume, volume_first
+from ortisan.registry.lower.images.volumes import as_planes, as_volume, layers, stacked, volume, volume_first
 from ortisan.registry.lower.images.windows import (
     CHANNELS_LAST,
     Windows,
@@ -16,12 +15,16 @@ from ortisan.registry.lower.images.windows import (
     plane_of,
     windows_of,
 )
-from ortisan.registry.ops import Concatenate, Conv2d
+from ortisan.registry.ops import Conv2d
 from ortisan.registry.refusal import Refused
 
 
 @lowers("Conv", attributes=["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"])
 def conv(site: Site) -> Value:
+    return convolution(site)
+
+
+def convolution(site: Site) -> Value:
     b, x, w = site.builder, site.need(0), site.need(1)
     rank = len(x.shape)
     if len(w.shape) != rank or not all(map(is_static, w.shape)):
@@ -46,16 +49,7 @@ def _over_volumes(site: Site) -> Value:
     depth, rows, columns = windows_of(site, w.shape[2:], x.shape[1:4])
     filters, inner, *kernel = w.shape
     last = b.permute(w, (0, 3, 4, 2, 1))
-    stacked = _stacked(b, layers(b, x, depth), group)
+    planes = stacked(b, layers(b, x, depth), group)
     flat = b.reshape(last, (filters, *kernel[1:], kernel[0] * inner))
-    made = _convolved(site, as_planes(b, stacked), flat, across(rows, columns))
-    return volume_first(b, as_volume(b, made, stacked.shape[:2]))
-
-
-def _stacked(b: Builder, parts: list[Value], group: int) -> Value:
-    """The channels of the parts as one, group by group."""
-    if len(parts) == 1:
-        return parts[0]
-    *places, channels = parts[0].shape
-    apart = [b.reshape(part, (*places, group, channels // group)) for part in parts]
-    return b.reshape(b.add(Concatenate(len(places) + 1), *apart), (*places, len(parts) * channels))
+    made = _convolved(site, as_planes(b, planes), flat, across(rows, columns))
+    return volume_first(b, as_volume(b, made, planes.shape[:2]))

@@ -100,8 +100,7 @@ def numbers(site: Site, name: str, default: Sequence[int]) -> list[int]:
 def _pads(
     site: Site, kernel: Sequence[int], places: Sequence[Dim], strides: Sequence[int], dilations: Sequence[int]
 ) -> list[int]:
-    kind = site.attributes.get("auto_pad", "NOTSET")
-    kind = kind.decode() if isinstance(kind, bytes) else kind
+    kind = site.text("auto_pad", "NOTSET")
     given = numbers(site, "pads", (0,) * (2 * len(kernel))) if kind == "NOTSET" else [0] * (2 * len(kernel))
     if kind in ("SAME_UPPER", "SAME_LOWER"):
         for axis, place in enumerate(places):

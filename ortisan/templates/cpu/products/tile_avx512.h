@@ -1,4 +1,5 @@
-// The register tile for AVX-512 in float, as one asm block: compilers spill registers of this loop.
+// The register tile for AVX-512 in float, as one asm block: compilers spill registers of this loop. With AVX-512 BF16 the same tile
+// takes pairs of bfloat16 for floats: a step is two k, and vdpbf16ps adds both products to a sum.
 //
 //   zmm0 .. zmm7    the sums of up to 8 rows in the first panel      zmm16, zmm17    the row of b in each panel
 //   zmm8 .. zmm15   their sums in the second panel                   zmm18, zmm19    a broadcast, in turn
@@ -16,50 +17,50 @@
 namespace ortisan::detail {
 
 // clang-format off
-#define ORTISAN_MULTIPLY_ONE(address, turn, c0, c1) "vfmadd231ps " address "%{1to16%}, %%zmm16, %%zmm" c0 "\n\t"
-#define ORTISAN_MULTIPLY_TWO(address, turn, c0, c1)     \
-  "vbroadcastss " address ", %%zmm" turn "\n\t"         \
-  "vfmadd231ps %%zmm16, %%zmm" turn ", %%zmm" c0 "\n\t" \
-  "vfmadd231ps %%zmm17, %%zmm" turn ", %%zmm" c1 "\n\t"
+#define ORTISAN_MULTIPLY_ONE(add, address, turn, c0, c1) add " " address "%{1to16%}, %%zmm16, %%zmm" c0 "\n\t"
+#define ORTISAN_MULTIPLY_TWO(add, address, turn, c0, c1) \
+  "vbroadcastss " address ", %%zmm" turn "\n\t"          \
+  add " %%zmm16, %%zmm" turn ", %%zmm" c0 "\n\t"         \
+  add " %%zmm17, %%zmm" turn ", %%zmm" c1 "\n\t"
 
-#define ORTISAN_ROWS_1(row, k) row(k "(%[a0])", "18", "0", "8")
-#define ORTISAN_ROWS_2(row, k) ORTISAN_ROWS_1(row, k) row(k "(%[a0],%[lda])", "19", "1", "9")
-#define ORTISAN_ROWS_3(row, k) ORTISAN_ROWS_2(row, k) row(k "(%[a0],%[lda],2)", "18", "2", "10")
-#define ORTISAN_ROWS_4(row, k) ORTISAN_ROWS_3(row, k) row(k "(%[a3])", "19", "3", "11")
-#define ORTISAN_ROWS_5(row, k) ORTISAN_ROWS_4(row, k) row(k "(%[a3],%[lda])", "18", "4", "12")
-#define ORTISAN_ROWS_6(row, k) ORTISAN_ROWS_5(row, k) row(k "(%[a3],%[lda],2)", "19", "5", "13")
-#define ORTISAN_ROWS_7(row, k) ORTISAN_ROWS_6(row, k) row(k "(%[a6])", "18", "6", "14")
-#define ORTISAN_ROWS_8(row, k) ORTISAN_ROWS_7(row, k) row(k "(%[a6],%[lda])", "19", "7", "15")
+#define ORTISAN_ROWS_1(row, add, k) row(add, k "(%[a0])", "18", "0", "8")
+#define ORTISAN_ROWS_2(row, add, k) ORTISAN_ROWS_1(row, add, k) row(add, k "(%[a0],%[lda])", "19", "1", "9")
+#define ORTISAN_ROWS_3(row, add, k) ORTISAN_ROWS_2(row, add, k) row(add, k "(%[a0],%[lda],2)", "18", "2", "10")
+#define ORTISAN_ROWS_4(row, add, k) ORTISAN_ROWS_3(row, add, k) row(add, k "(%[a3])", "19", "3", "11")
+#define ORTISAN_ROWS_5(row, add, k) ORTISAN_ROWS_4(row, add, k) row(add, k "(%[a3],%[lda])", "18", "4", "12")
+#define ORTISAN_ROWS_6(row, add, k) ORTISAN_ROWS_5(row, add, k) row(add, k "(%[a3],%[lda],2)", "19", "5", "13")
+#define ORTISAN_ROWS_7(row, add, k) ORTISAN_ROWS_6(row, add, k) row(add, k "(%[a6])", "18", "6", "14")
+#define ORTISAN_ROWS_8(row, add, k) ORTISAN_ROWS_7(row, add, k) row(add, k "(%[a6],%[lda])", "19", "7", "15")
 
 // What else is done with the rows: their sums are zeroed, loaded and stored.
-#define ORTISAN_ZERO_ONE(address, turn, c0, c1) "vpxord %%zmm" c0 ", %%zmm" c0 ", %%zmm" c0 "\n\tadd %[ldc], %[c]\n\t"
-#define ORTISAN_ZERO_TWO(address, turn, c0, c1) \
-  "vpxord %%zmm" c1 ", %%zmm" c1 ", %%zmm" c1 "\n\t" ORTISAN_ZERO_ONE(, , c0, )
-#define ORTISAN_LOAD_ONE(address, turn, c0, c1) "vmovups (%[c]), %%zmm" c0 "\n\tadd %[ldc], %[c]\n\t"
-#define ORTISAN_LOAD_TWO(address, turn, c0, c1) "vmovups 64(%[c]), %%zmm" c1 "\n\t" ORTISAN_LOAD_ONE(, , c0, )
-#define ORTISAN_STORE_ONE(address, turn, c0, c1) "vmovups %%zmm" c0 ", (%[c])\n\tadd %[ldc], %[c]\n\t"
-#define ORTISAN_STORE_TWO(address, turn, c0, c1) "vmovups %%zmm" c1 ", 64(%[c])\n\t" ORTISAN_STORE_ONE(, , c0, )
+#define ORTISAN_ZERO_ONE(add, address, turn, c0, c1) "vpxord %%zmm" c0 ", %%zmm" c0 ", %%zmm" c0 "\n\tadd %[ldc], %[c]\n\t"
+#define ORTISAN_ZERO_TWO(add, address, turn, c0, c1) \
+  "vpxord %%zmm" c1 ", %%zmm" c1 ", %%zmm" c1 "\n\t" ORTISAN_ZERO_ONE(, , , c0, )
+#define ORTISAN_LOAD_ONE(add, address, turn, c0, c1) "vmovups (%[c]), %%zmm" c0 "\n\tadd %[ldc], %[c]\n\t"
+#define ORTISAN_LOAD_TWO(add, address, turn, c0, c1) "vmovups 64(%[c]), %%zmm" c1 "\n\t" ORTISAN_LOAD_ONE(, , , c0, )
+#define ORTISAN_STORE_ONE(add, address, turn, c0, c1) "vmovups %%zmm" c0 ", (%[c])\n\tadd %[ldc], %[c]\n\t"
+#define ORTISAN_STORE_TWO(add, address, turn, c0, c1) "vmovups %%zmm" c1 ", 64(%[c])\n\t" ORTISAN_STORE_ONE(, , , c0, )
 
 #define ORTISAN_B_ONE "vmovups (%[b]), %%zmm16\n\tadd %[ldb], %[b]\n\t"
 #define ORTISAN_B_TWO "vmovups (%[b],%[second]), %%zmm17\n\t" ORTISAN_B_ONE
 #define ORTISAN_FETCH_ONE "prefetcht0 (%[next])\n\tadd %[stride], %[next]\n\t"
 #define ORTISAN_FETCH_TWO "prefetcht0 (%[next],%[second])\n\t" ORTISAN_FETCH_ONE
-#define ORTISAN_STEP(rows, panels, k) ORTISAN_B_##panels ORTISAN_ROWS_##rows(ORTISAN_MULTIPLY_##panels, k)
-#define ORTISAN_BLOCK(rows, panels, few, many)                                                              \
-  few ORTISAN_STEP(rows, panels, "0") ORTISAN_STEP(rows, panels, "4") many ORTISAN_STEP(rows, panels, "8")  \
-  ORTISAN_STEP(rows, panels, "12") many ORTISAN_STEP(rows, panels, "16") ORTISAN_STEP(rows, panels, "20")   \
-  many ORTISAN_STEP(rows, panels, "24") ORTISAN_STEP(rows, panels, "28")
+#define ORTISAN_STEP(add, rows, panels, k) ORTISAN_B_##panels ORTISAN_ROWS_##rows(ORTISAN_MULTIPLY_##panels, add, k)
+#define ORTISAN_BLOCK(add, rows, panels, few, many)                                                              \
+  few ORTISAN_STEP(add, rows, panels, "0") ORTISAN_STEP(add, rows, panels, "4") many ORTISAN_STEP(add, rows, panels, "8")  \
+  ORTISAN_STEP(add, rows, panels, "12") many ORTISAN_STEP(add, rows, panels, "16") ORTISAN_STEP(add, rows, panels, "20")   \
+  many ORTISAN_STEP(add, rows, panels, "24") ORTISAN_STEP(add, rows, panels, "28")
 #define ORTISAN_ADVANCE(bytes) "add $" bytes ", %[a0]\n\tadd $" bytes ", %[a3]\n\tadd $" bytes ", %[a6]\n\t"
 
-#define ORTISAN_TILE_ASM(rows, panels, few, many)                                                             \
+#define ORTISAN_TILE_ASM(add, rows, panels, few, many)                                                             \
   asm volatile("mov %[sums], %[c]\n\tcmpq $0, %[more]\n\tje 5f\n\t"                                           \
-      ORTISAN_ROWS_##rows(ORTISAN_LOAD_##panels, "") "jmp 6f\n"                                               \
-      "5:\n\t" ORTISAN_ROWS_##rows(ORTISAN_ZERO_##panels, "") "\n6:\n\t"                                      \
+      ORTISAN_ROWS_##rows(ORTISAN_LOAD_##panels, , "") "jmp 6f\n"                                               \
+      "5:\n\t" ORTISAN_ROWS_##rows(ORTISAN_ZERO_##panels, , "") "\n6:\n\t"                                      \
       "test %[blocks], %[blocks]\n\tjz 2f\n\t.p2align 5\n"                                                    \
-      "1:\n\t" ORTISAN_BLOCK(rows, panels, few, many) ORTISAN_ADVANCE("32") "dec %[blocks]\n\tjnz 1b\n"       \
+      "1:\n\t" ORTISAN_BLOCK(add, rows, panels, few, many) ORTISAN_ADVANCE("32") "dec %[blocks]\n\tjnz 1b\n"       \
       "2:\n\ttest %[rest], %[rest]\n\tjz 4f\n"                                                                \
-      "3:\n\t" ORTISAN_STEP(rows, panels, "0") ORTISAN_ADVANCE("4") "dec %[rest]\n\tjnz 3b\n"                 \
-      "4:\n\tmov %[sums], %[c]\n\t" ORTISAN_ROWS_##rows(ORTISAN_STORE_##panels, "") "vzeroupper\n\t"          \
+      "3:\n\t" ORTISAN_STEP(add, rows, panels, "0") ORTISAN_ADVANCE("4") "dec %[rest]\n\tjnz 3b\n"                 \
+      "4:\n\tmov %[sums], %[c]\n\t" ORTISAN_ROWS_##rows(ORTISAN_STORE_##panels, , "") "vzeroupper\n\t"          \
       : [a0] "+r"(a0), [a3] "+r"(a3), [a6] "+r"(a6), [b] "+r"(b), [c] "=&r"(c), [next] "+r"(next),            \
         [blocks] "+r"(blocks), [rest] "+r"(rest)                                                              \
       : [lda] "r"(row), [ldb] "r"(ldb_bytes), [ldc] "r"(ldc_bytes), [second] "r"(second), [stride] "r"(stride), \
@@ -67,17 +68,20 @@ namespace ortisan::detail {
       : "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9",       \
         "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "xmm16", "xmm17", "xmm18", "xmm19")
 
-#define ORTISAN_TILE_FETCHING(rows, panels)                                                      \
-  if (fetches == 0) ORTISAN_TILE_ASM(rows, panels, "", "");                                      \
-  else if (fetches == 1) ORTISAN_TILE_ASM(rows, panels, ORTISAN_FETCH_##panels, "");             \
-  else ORTISAN_TILE_ASM(rows, panels, ORTISAN_FETCH_##panels, ORTISAN_FETCH_##panels);
+#define ORTISAN_TILE_FETCHING(add, rows, panels)                                                      \
+  if (fetches == 0) ORTISAN_TILE_ASM(add, rows, panels, "", "");                                      \
+  else if (fetches == 1) ORTISAN_TILE_ASM(add, rows, panels, ORTISAN_FETCH_##panels, "");             \
+  else ORTISAN_TILE_ASM(add, rows, panels, ORTISAN_FETCH_##panels, ORTISAN_FETCH_##panels);
 
-#define ORTISAN_TILE(rows)                            \
+#define ORTISAN_TILE(add, rows)                       \
   if constexpr (Rows == rows && Panels == 1) {        \
-    ORTISAN_TILE_FETCHING(rows, ONE)                  \
+    ORTISAN_TILE_FETCHING(add, rows, ONE)             \
   } else if constexpr (Rows == rows && Panels == 2) { \
-    ORTISAN_TILE_FETCHING(rows, TWO)                  \
+    ORTISAN_TILE_FETCHING(add, rows, TWO)             \
   }
+#define ORTISAN_TILES(add)                                                                              \
+  ORTISAN_TILE(add, 1) ORTISAN_TILE(add, 2) ORTISAN_TILE(add, 3) ORTISAN_TILE(add, 4) ORTISAN_TILE(add, 5) \
+  ORTISAN_TILE(add, 6) ORTISAN_TILE(add, 7) ORTISAN_TILE(add, 8)
 // clang-format on
 
 struct TileAvx512 {
@@ -102,16 +106,46 @@ struct TileAvx512 {
     const char *a3 = a0 + 3 * row, *a6 = a0 + 6 * row;
     const float* c;
     int64_t blocks = K / 8, rest = K % 8;
-    ORTISAN_TILE(1)
-    ORTISAN_TILE(2)
-    ORTISAN_TILE(3)
-    ORTISAN_TILE(4)
-    ORTISAN_TILE(5)
-    ORTISAN_TILE(6)
-    ORTISAN_TILE(7)
-    ORTISAN_TILE(8)
+    ORTISAN_TILES("vfmadd231ps")
   }
 };
+
+#if defined(__AVX512BF16__)
+// A step is a pair of k. The last k of an odd number is multiplied as a pair with zero, from copies: what follows a row of a may be
+// no number.
+struct TileAvx512Bf16 {
+  static constexpr int64_t rows = 8, panels = 2;
+  static constexpr bool prefetches = true;
+  template <int64_t Rows, int64_t Panels>
+  static constexpr bool has = TileAvx512::has<Rows, Panels>;
+
+  template <int64_t Rows, int64_t Panels>
+  ORTISAN_INLINE static void add(int64_t K, const bfloat16* a, int64_t lda, const bfloat16* b, int64_t ldb,
+                                 int64_t panel_stride, float* sums, int64_t ld_sums, bool more, const Next& next) {
+    const int64_t row = lda * 2, ldb_bytes = ldb * 4, ldc_bytes = ld_sums * 4, second = panel_stride * 2;
+    if (K > 1 || !more) {
+      multiply<Rows, Panels>(K / 2, a, row, b, ldb_bytes, sums, ldc_bytes, more, second, next.from, next.stride,
+                             next.fetches);
+    }
+    if (K % 2 == 0) return;
+    uint32_t last[Rows];
+    for (int64_t r = 0; r < Rows; ++r) last[r] = a[r * lda + K - 1].bits;
+    multiply<Rows, Panels>(1, last, 4, b + (K - 1) * ldb, ldb_bytes, sums, ldc_bytes, true, second, nullptr, 0, 0);
+  }
+
+ private:
+  template <int64_t Rows, int64_t Panels>
+  [[gnu::noinline]] static void multiply(int64_t pairs, const void* a, int64_t row, const bfloat16* b,
+                                         int64_t ldb_bytes, float* sums, int64_t ldc_bytes, int64_t more,
+                                         int64_t second, const char* next, int64_t stride, int64_t fetches) {
+    const char* a0 = static_cast<const char*>(a);
+    const char *a3 = a0 + 3 * row, *a6 = a0 + 6 * row;
+    const float* c;
+    int64_t blocks = pairs / 8, rest = pairs % 8;
+    ORTISAN_TILES("vdpbf16ps")
+  }
+};
+#endif
 
 #undef ORTISAN_MULTIPLY_ONE
 #undef ORTISAN_MULTIPLY_TWO
@@ -139,5 +173,6 @@ struct TileAvx512 {
 #undef ORTISAN_TILE_ASM
 #undef ORTISAN_TILE_FETCHING
 #undef ORTISAN_TILE
+#undef ORTISAN_TILES
 
 }  // namespace ortisan::detail
