@@ -21,6 +21,7 @@ from ortisan.codegen.ait.ops import AIT_OPS
 from ortisan.codegen.ait.program import Program
 from ortisan.codegen.ait.read_in_place import read_in_place
 from ortisan.codegen.ait.rules import takes_all
+from ortisan.codegen.ait.strided_ops import StridedCacheWrite
 from ortisan.registry.graph import Graph
 from ortisan.registry.ops import CacheWrite
 from ortisan.registry.passes.channels_last import channels_last
@@ -58,7 +59,7 @@ def prepare(graph: Graph, *, half: bool = False, architecture: str = "80") -> Pr
 def _shared(graph: Graph) -> tuple[tuple[int, int], ...]:
     reads = Counter(value for node in graph.nodes for value in node.inputs)
     reads.update(graph.outputs)
-    writes = [node for node in graph.nodes if isinstance(node.op, CacheWrite)]
+    writes = [node for node in graph.nodes if isinstance(node.op, (CacheWrite, StridedCacheWrite))]
     return tuple(
         (graph.inputs.index(node.inputs[0]), graph.outputs.index(node.output))
         for node in writes
@@ -67,9 +68,10 @@ def _shared(graph: Graph) -> tuple[tuple[int, int], ...]:
 
 
 def arrange(dialect: Graph) -> Graph:
-    """Chains and products joined, what they wrote read in place, and kept apart what AITemplate fuses too much."""
-    joined = join_products(fuse_chains(dialect, AIT_OPS))
-    return set_barriers(read_in_place(joined, lambda node: ROWS[type(node.op)].is_ours(node, joined.bounds)))
+    """Products joined, what they wrote read in place, chains made, and kept apart what AITemplate fuses too much."""
+    joined = join_products(dialect)
+    placed = read_in_place(joined, lambda node: ROWS[type(node.op)].is_ours(node, joined.bounds))
+    return set_barriers(fuse_chains(placed, AIT_OPS))
 
 
 def _lacking(graph: Graph, architecture: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Attention and rotary embeddings read where products wrote; attention writes what the next product reads.
+"""Attention, rotary embeddings and caches read where products wrote; attention writes as the next product reads.
 
     product -> split -> reshape -> permute -> attention -> permute -> reshape -> product
     product -> strided attention -> reshape -> product
@@ -10,15 +10,22 @@ are read in two parts, so that they are joined only where the model gives them a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ortisan.codegen.ait.strided import Strided, repeated
-from ortisan.codegen.ait.strided_ops import HEADS_AND_ROWS, StridedAttention, StridedRotary, StridedRows
+from ortisan.codegen.ait.strided_ops import (
+    HEADS_AND_ROWS,
+    StridedAttention,
+    StridedCacheWrite,
+    StridedRotary,
+    StridedRows,
+)
 from ortisan.codegen.layouts import LAYOUTS
 from ortisan.codegen.strides import Layout, contiguous
 from ortisan.registry.builder import Builder
 from ortisan.registry.dims import Dim
 from ortisan.registry.graph import Graph, Node, Value
-from ortisan.registry.ops import Attention, Concatenate, Permute, Rotary
+from ortisan.registry.ops import Attention, CacheWrite, Concatenate, Permute, Rotary
 from ortisan.registry.passes.rewrite import Rule, run_pass
 
 _KEYS = 2
@@ -60,6 +67,8 @@ class _ReadInPlace(Rule):
             return [b.permute(y, HEADS_AND_ROWS) if node.output in self._rows_first else y]
         if isinstance(node.op, Rotary) and self._is_ours(node):
             return [_rotary(b, node.op, inputs)]
+        if isinstance(node.op, CacheWrite) and node.op.axis == _KEYS and len(node.output.shape) == 4:
+            return [_cache_write(b, node.op, inputs)]
         before = b.producer(inputs[0]) if isinstance(node.op, Permute) else None
         if before is not None and isinstance(node.op, Permute) and isinstance(before.op, Permute):
             first = before.op.order
@@ -96,6 +105,14 @@ def _attention(
         rows_first,
     )
     return b.add(strided, *sources)
+
+
+def _cache_write(b: Builder, op: CacheWrite, inputs: Sequence[Value]) -> Value:
+    """The past stays an input of its own, since the result may be its memory."""
+    past, update, *starts = inputs
+    sources: dict[Value, int] = {}
+    rows = replace(_rows(b, update, sources), source=1)
+    return b.add(StridedCacheWrite(op, rows), past, *sources, *starts)
 
 
 def _rotary(b: Builder, op: Rotary, inputs: Sequence[Value]) -> Value:

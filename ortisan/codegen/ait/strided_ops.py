@@ -15,7 +15,7 @@ from ortisan.codegen.ait.strided import Strided
 from ortisan.registry.dims import Dim, Facts, settle, total
 from ortisan.registry.dtypes import Array
 from ortisan.registry.graph import DimValues, Op, TensorType
-from ortisan.registry.ops import Attention, Rotary
+from ortisan.registry.ops import Attention, CacheWrite, Rotary
 
 HEADS_AND_ROWS = (0, 2, 1, 3)
 
@@ -93,6 +93,26 @@ class StridedRows(Op):
 
     def reference(self, inputs: Sequence[Array], dims: DimValues) -> tuple[Array, ...]:
         return (np.concatenate([part.array(inputs, dims) for part in self.parts], 2),)
+
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> Dim:
+        return 0
+
+
+@dataclass(frozen=True)
+class StridedCacheWrite(Op):
+    """`write` of an update that lies in the second input. Inputs: the past, that one, and starts if they differ."""
+
+    write: CacheWrite
+    update: Strided
+
+    stem: ClassVar[str] = "strided_cache_write"
+    ait: ClassVar[str | None] = None
+
+    def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
+        return self.write.infer([inputs[0], self.update.type(inputs), *inputs[2:]], facts)
+
+    def reference(self, inputs: Sequence[Array], dims: DimValues) -> tuple[Array, ...]:
+        return self.write.reference([inputs[0], self.update.array(inputs, dims), *inputs[2:]], dims)
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> Dim:
         return 0

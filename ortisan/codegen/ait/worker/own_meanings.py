@@ -12,7 +12,7 @@ import numpy as np
 
 from ortisan.codegen.ait.worker.memory import numpy_dtype
 from ortisan.codegen.ait.worker.scalars import CHAIN_FUNCTIONS
-from ortisan.codegen.ait.worker.strided_meanings import attention, join_rows, rotary
+from ortisan.codegen.ait.worker.strided_meanings import attention, join_rows, rotary, view
 
 Array = Any
 OwnMeaning = Callable[[dict[str, Any], list[Array], Callable[[Any], int]], list[Array]]
@@ -82,7 +82,8 @@ def _rms_norm(attributes: dict[str, Any], inputs: list[Array], number: Callable[
 
 
 def _cache_write(attributes: dict[str, Any], inputs: list[Array], number: Callable[[Any], int]) -> list[Array]:
-    past, update, *starts = inputs
+    past, _, *starts = inputs
+    update = view(attributes["update"], inputs, number)
     axis, length, start = attributes["axis"], number(attributes["length"]), number(attributes["start"])
     old, new = np.moveaxis(past, axis, 1), np.moveaxis(update, axis, 1)
     out = np.zeros((old.shape[0], length, *old.shape[2:]), past.dtype)

@@ -12,8 +12,8 @@ Number = Callable[[Any], int]
 
 
 def attention(attributes: dict[str, Any], inputs: list[Array], number: Number) -> list[Array]:
-    q = _view(attributes["q"], inputs, number)
-    k, v = (np.concatenate([_view(part, inputs, number) for part in attributes[key]], 2) for key in ("keys", "values"))
+    q = view(attributes["q"], inputs, number)
+    k, v = (np.concatenate([view(part, inputs, number) for part in attributes[key]], 2) for key in ("keys", "values"))
     repeats = q.shape[1] // k.shape[1]
     k, v = (np.repeat(x, repeats, axis=1) for x in (k, v))
     weights = _weights(attributes, np.matmul(q, np.swapaxes(k, -1, -2)), inputs, number)
@@ -21,7 +21,7 @@ def attention(attributes: dict[str, Any], inputs: list[Array], number: Number) -
     return [y.transpose(0, 2, 1, 3) if attributes["rows_first"] else y]
 
 
-def _view(part: dict[str, Any], inputs: list[Array], number: Number) -> Array:
+def view(part: dict[str, Any], inputs: list[Array], number: Number) -> Array:
     memory = np.ascontiguousarray(inputs[part["source"]]).reshape(-1)[number(part["offset"]) :]
     shape = [number(dim) for dim in part["shape"]]
     strides = [memory.itemsize * number(stride) for stride in part["strides"]]
@@ -33,9 +33,9 @@ def _weights(attributes: dict[str, Any], products: Array, inputs: list[Array], n
     if cap:
         logits = cap * np.tanh(logits / cap)
     if attributes["mask"] == "additive":
-        logits = (logits + _view(attributes["bias"], inputs, number)).astype(attributes["dtype"]).astype(np.float64)
+        logits = (logits + view(attributes["bias"], inputs, number)).astype(attributes["dtype"]).astype(np.float64)
     elif attributes["mask"] == "boolean":
-        logits = np.where(_view(attributes["bias"], inputs, number), logits, float(attributes["hidden"]))
+        logits = np.where(view(attributes["bias"], inputs, number), logits, float(attributes["hidden"]))
     queries, keys = logits.shape[-2:]
     if attributes["causal"] != "none":
         ahead = keys - queries if attributes["causal"] == "lower_right" else 0
@@ -52,7 +52,7 @@ def _weights(attributes: dict[str, Any], products: Array, inputs: list[Array], n
 
 
 def rotary(attributes: dict[str, Any], inputs: list[Array], number: Number) -> list[Array]:
-    x, cos, sin = (_view(attributes[key], inputs, number) for key in ("x", "cos", "sin"))
+    x, cos, sin = (view(attributes[key], inputs, number) for key in ("x", "cos", "sin"))
     size = attributes["size"]
     half = size // 2
     if cos.shape[-1] == half:
@@ -66,4 +66,4 @@ def rotary(attributes: dict[str, Any], inputs: list[Array], number: Number) -> l
 
 
 def join_rows(attributes: dict[str, Any], inputs: list[Array], number: Number) -> list[Array]:
-    return [np.concatenate([_view(part, inputs, number) for part in attributes["parts"]], 2)]
+    return [np.concatenate([view(part, inputs, number) for part in attributes["parts"]], 2)]
