@@ -107,6 +107,16 @@ GRAPHS: dict[str, tuple[Sequence[tuple[str, tuple[Dim, ...]]], Write]] = {
     "softmax": ([("float32", X)], lambda b, x: b.add(Softmax(2), x)),
     "softmax_dynamic": ([("float32", X), ("float32", (S,))], lambda b, x, y: [b.add(Softmax(axis, log), x) for axis in (0, 1) for log in (False, True)] + [b.add(Softmax(0), y)]),
     "log_softmax": ([("float32", X)], lambda b, x: b.add(Softmax(2, log=True), x)),
+    "rms_norm_parts": (
+        [("float32", X), ("float16", (B, 3, S))],
+        lambda b, x, h: [b.add(RmsNorm(1, 1e-5, gamma=False), x), b.add(RmsNorm(2, 1e-3, gamma=False), h), b.add(RmsNorm(0, 0.5, gamma=False), x)],
+    ),
+    "rotary_parts": (
+        [("float32", HEADS), ("float32", (B, 1, S, 3)), ("float32", (S, 6)), ("float16", HEADS), ("float16", (1, 4)), ("float16", (4, 1, 4))],
+        lambda b, x, halves, whole, h, one, heads: [
+            b.add(Rotary(6), x, halves, halves), b.add(Rotary(6), x, whole, whole), b.add(Rotary(6, True), x, halves, halves), b.add(Rotary(8), h, one, heads),
+        ],
+    ),
     "rotary": (
         [("float32", HEADS), ("float32", (B, 1, S, 4)), ("float32", (B, 1, S, 4))],
         lambda b, x, c, s: [b.add(Rotary(8), x, c, s), b.add(Rotary(8, interleaved=True), x, c, s)],

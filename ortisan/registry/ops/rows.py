@@ -106,7 +106,7 @@ class RmsNorm(Op):
     gamma: bool = True
 
     stem: ClassVar[str] = "rms_norm"
-    ait: ClassVar[str | None] = "elementwise, reduce_mean"
+    ait: ClassVar[str | None] = "ours"
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
         x = inputs[0]

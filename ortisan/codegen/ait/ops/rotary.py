@@ -1,4 +1,4 @@
-"""Rotary embeddings: the halves (or the even and odd elements) of the rotated part, turned and put back together."""
+"""Rotary embeddings: a kernel of ours; AITemplate would take eight for what it has."""
 
 from __future__ import annotations
 
@@ -6,51 +6,43 @@ from collections.abc import Sequence
 
 from ortisan.codegen.ait.ait_op import AitOp
 from ortisan.codegen.ait.composer import Composer
-from ortisan.registry.graph import Op, Value
-from ortisan.registry.ops import Concatenate, Rotary, Split
+from ortisan.codegen.ait.dims import Bounds
+from ortisan.codegen.ait.own import OwnKernel, calling, storage
+from ortisan.codegen.ait.rules import Reason, takes_floats
+from ortisan.codegen.expressions import contiguous_strides
+from ortisan.codegen.literals import flag
+from ortisan.registry.dims import Dim
+from ortisan.registry.graph import Node, Op, Value
+from ortisan.registry.ops import Rotary
 
 
 def _compose_rotary(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
-    """(a, b) -> (a cos - b sin, b cos + a sin)."""
     assert isinstance(op, Rotary)
-    x, cos, sin = inputs
-    size, width = op.size, x.shape[3]
-    if size == 0:
-        return [x]
-    turned, rest = (x, None) if size == width else b.add_many(Split(3, (size, width - size)), x)
-    low, high = _pairs(b, turned, op)
-    cosines, sines = (_halves(b, table, size) for table in (cos, sin))
-    first = b.elementwise("SUB", b.elementwise("MUL", low, cosines[0]), b.elementwise("MUL", high, sines[0]))
-    second = b.elementwise("ADD", b.elementwise("MUL", high, cosines[1]), b.elementwise("MUL", low, sines[1]))
-    y = _together(b, first, second, op)
-    return [y if rest is None else b.add(Concatenate(3), y, rest)]
+    return [inputs[0]] if op.size == 0 else [b.add(op, *inputs)]
 
 
-def _pairs(b: Composer, x: Value, op: Rotary) -> tuple[Value, Value]:
-    half = op.size // 2
-    if not op.interleaved:
-        low, high = b.add_many(Split(3, (half, half)), x)
-        return low, high
-    columns = b.reshape(x, (*x.shape[:3], half, 2))
-    low, high = b.add_many(Split(4, (1, 1)), columns)
-    return b.reshape(low, (*x.shape[:3], half)), b.reshape(high, (*x.shape[:3], half))
+def _rotary_rule(node: Node, bounds: Bounds) -> Reason:
+    x = node.inputs[0]
+    for table in node.inputs[1:]:
+        for have, need in zip(reversed(table.shape[:-1]), reversed(x.shape[:3]), strict=False):
+            if have not in (need, 1):
+                return f"the dims {have} and {need} are not known to be equal, as GPU kernels need them to be"
+    return takes_floats(node, bounds)
 
 
-def _halves(b: Composer, table: Value, size: int) -> tuple[Value, Value]:
-    """The columns for the first and for the second elements of pairs."""
-    half = size // 2
-    if table.shape[-1] == half:
-        return table, table
-    first, second = b.add_many(Split(len(table.shape) - 1, (half, half)), table)
-    return first, second
+def _rotary_kernel(node: Node, bounds: Bounds) -> OwnKernel:
+    op, (x, cos, sin) = node.op, node.inputs
+    assert isinstance(op, Rotary)
+    source = calling("rotary.cuh", "rotary", flag(op.interleaved), storage(x.dtype))
+    numbers = (*x.shape, op.size, cos.shape[-1], *_row_strides(cos), *_row_strides(sin))
+    return OwnKernel("rotary", source, node.inputs, numbers, {"size": op.size, "interleaved": op.interleaved})
 
 
-def _together(b: Composer, first: Value, second: Value, op: Rotary) -> Value:
-    if not op.interleaved:
-        return b.add(Concatenate(3), first, second)
-    columns = [b.reshape(part, (*part.shape, 1)) for part in (first, second)]
-    joined = b.add(Concatenate(4), *columns)
-    return b.reshape(joined, (*joined.shape[:3], op.size))
+def _row_strides(table: Value) -> list[Dim]:
+    """How far apart the rows for a batch, a head and a position are; 0 where the table has one for all."""
+    strides = contiguous_strides(table.shape)[:-1]
+    own = [0 if dim == 1 else stride for dim, stride in zip(table.shape[:-1], strides, strict=True)]
+    return [*(0,) * (3 - len(own)), *own]
 
 
-OPS = (AitOp(Rotary, compose=_compose_rotary),)
+OPS = (AitOp(Rotary, compose=_compose_rotary, ours=_rotary_rule, kernel=_rotary_kernel),)

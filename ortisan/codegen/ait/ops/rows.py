@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from ortisan.codegen.ait.ait_op import AitOp
 from ortisan.codegen.ait.calls import CallWriter
 from ortisan.codegen.ait.composer import Composer
@@ -12,10 +14,12 @@ from ortisan.codegen.ait.ops.reduce import row_reduce
 from ortisan.codegen.ait.own import OwnKernel, along_axis, calling, storage
 from ortisan.codegen.ait.program import shape
 from ortisan.codegen.ait.rules import Reason, floats, static, takes_floats
+from ortisan.codegen.literals import flag
 from ortisan.registry.dims import product
-from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Node, Op, Value
-from ortisan.registry.ops import Cast, LayerNorm, RmsNorm, Softmax
+from ortisan.registry.ops import LayerNorm, RmsNorm, Softmax
+
+_WIDEST = 3840
 
 
 def _softmax_rule(node: Node, bounds: Bounds) -> Reason:
@@ -27,7 +31,11 @@ def _softmax_rule(node: Node, bounds: Bounds) -> Reason:
     if len(x.shape) < 2:
         return "AITemplate's softmax needs two dims"
     axis = op.axis % len(x.shape)
-    return floats(node) or static(x.shape[axis:], "the dims that a softmax runs over and those behind them")
+    if reason := floats(node) or static(x.shape[axis:], "the dims that a softmax runs over and those behind them"):
+        return reason
+    if x.shape[axis] > _WIDEST:
+        return f"AITemplate's softmax takes no maximum below 0 in rows of more than {_WIDEST} elements"
+    return None
 
 
 def _compose_softmax(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
@@ -52,7 +60,7 @@ def _softmax_kernel(node: Node, bounds: Bounds) -> OwnKernel:
     op, (x,) = node.op, node.inputs
     assert isinstance(op, Softmax)
     axis = op.axis % len(x.shape)
-    source = calling("softmax.cuh", "softmax", storage(x.dtype), str(op.log).lower())
+    source = calling("softmax.cuh", "softmax", storage(x.dtype), flag(op.log))
     return OwnKernel("softmax", source, node.inputs, along_axis(x.shape, axis), {"axis": axis, "log": op.log})
 
 
@@ -89,20 +97,18 @@ def _call_layernorm(w: CallWriter, node: Node) -> None:
     w.add(node, "layernorm", [w.read(node.inputs[0]), gamma, beta, sizes, float(op.epsilon)])
 
 
-def _compose_rms_norm(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
-    """x / sqrt(mean(x x) + eps) gamma, in float32 up to the scale."""
+def _rms_norm_kernel(node: Node, bounds: Bounds) -> OwnKernel:
+    op, x = node.op, node.inputs[0]
     assert isinstance(op, RmsNorm)
-    x, axis = inputs[0], op.axis % max(1, len(inputs[0].shape))
-    wide = x if x.dtype is DType.FLOAT32 else b.add(Cast(DType.FLOAT32), x)
-    rows = b.reshape(wide, (*(x.shape[:axis] or (1,)), product(x.shape[axis:])))
-    mean = row_reduce(b, "mean", b.elementwise("MUL", rows, rows))
-    root = b.elementwise("SQRT", b.elementwise("ADD", mean, b.number(op.epsilon, DType.FLOAT32)))
-    y = b.reshape(b.cast(b.elementwise("DIV", rows, root), x.dtype), x.shape)
-    return [b.elementwise("MUL", y, b.reshape(inputs[1], x.shape[axis:])) if op.gamma else y]
+    axis = op.axis % max(1, len(x.shape))
+    bits = int(np.float32(op.epsilon).view(np.uint32))
+    source = calling("rms_norm.cuh", "rms_norm", storage(x.dtype), flag(op.gamma), f"{bits}u")
+    attributes = {"axis": axis, "epsilon": op.epsilon}
+    return OwnKernel("rms_norm", source, node.inputs, (product(x.shape[:axis]), product(x.shape[axis:])), attributes)
 
 
 OPS = (
     AitOp(LayerNorm, rule=_layernorm_rule, compose=_compose_layernorm, call=_call_layernorm),
-    AitOp(RmsNorm, compose=_compose_rms_norm),
+    AitOp(RmsNorm, ours=takes_floats, kernel=_rms_norm_kernel),
     AitOp(Softmax, _softmax_rule, _compose_softmax, _call_softmax, takes_floats, _softmax_kernel),
 )

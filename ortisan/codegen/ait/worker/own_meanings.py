@@ -55,6 +55,25 @@ def _wrapped(indices: Array, size: int) -> tuple[Array, Array]:
     return np.where(inside, wrapped, 0), inside
 
 
+def _rms_norm(attributes: dict[str, Any], inputs: list[Array], number: Callable[[Any], int]) -> list[Array]:
+    x, axis = inputs[0], attributes["axis"]
+    squares = (x * x).mean(axis=tuple(range(axis, x.ndim)), keepdims=True)
+    y = x / np.sqrt(squares + attributes["epsilon"])
+    return [y * inputs[1].reshape(x.shape[axis:]) if len(inputs) > 1 else y]
+
+
+def _rotary(attributes: dict[str, Any], inputs: list[Array], number: Callable[[Any], int]) -> list[Array]:
+    x, cos, sin = inputs
+    size = attributes["size"]
+    half = size // 2
+    pairs = np.arange(size).reshape((half, 2) if attributes["interleaved"] else (2, half))
+    first, second = pairs.T if attributes["interleaved"] else pairs
+    y = x.copy()
+    y[..., first] = x[..., first] * cos[..., :half] - x[..., second] * sin[..., :half]
+    y[..., second] = x[..., second] * cos[..., -half:] + x[..., first] * sin[..., -half:]
+    return [y]
+
+
 def _softmax(attributes: dict[str, Any], inputs: list[Array], number: Callable[[Any], int]) -> list[Array]:
     (x,), axis = inputs, attributes["axis"]
     if x.size == 0:
@@ -160,5 +179,7 @@ OWN_MEANINGS: dict[str, OwnMeaning] = {
     "gather_nd": _gather_nd,
     "index_select": _index_select,
     "reduce": _reduce,
+    "rms_norm": _rms_norm,
+    "rotary": _rotary,
     "softmax": _softmax,
 }
