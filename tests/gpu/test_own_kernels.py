@@ -21,7 +21,8 @@ from tests.tolerances import APPROXIMATE, HALF
 
 pytestmark = [pytest.mark.nvcc, pytest.mark.build]
 
-STARTS = ("cache_in_place", "chain", "gather_run_time", "index_select_run_time", "reduce_", "softmax_dynamic", "trilu")
+STARTS = ("cache_in_place", "chain", "gather_run_time", "index_select_run_time", "reduce_", "rms_norm", "rotary")
+STARTS += ("softmax_dynamic", "trilu")
 OTHER_SIZES = ({"b": 1, "s": 1, "p": 0}, {"b": 3, "s": 7, "p": 1}, {"b": 4, "s": 8, "p": 8})
 N, M = symbol("n"), symbol("m")
 

@@ -12,9 +12,12 @@ from ortisan.codegen.ait.ops.reduce import row_reduce
 from ortisan.codegen.ait.own import OwnKernel, along_axis, calling, float_bits, storage
 from ortisan.codegen.ait.program import shape
 from ortisan.codegen.ait.rules import Reason, floats, static, takes_floats
+from ortisan.codegen.literals import flag
 from ortisan.registry.dims import product
 from ortisan.registry.graph import Node, Op, Value
 from ortisan.registry.ops import GroupNorm, LayerNorm, RmsNorm, Softmax
+
+_WIDEST = 3840
 
 
 def _softmax_rule(node: Node, bounds: Bounds) -> Reason:
@@ -26,7 +29,11 @@ def _softmax_rule(node: Node, bounds: Bounds) -> Reason:
     if len(x.shape) < 2:
         return "AITemplate's softmax needs two dims"
     axis = op.axis % len(x.shape)
-    return floats(node) or static(x.shape[axis:], "the dims that a softmax runs over and those behind them")
+    if reason := floats(node) or static(x.shape[axis:], "the dims that a softmax runs over and those behind them"):
+        return reason
+    if x.shape[axis] > _WIDEST:
+        return f"AITemplate's softmax takes no maximum below 0 in rows of more than {_WIDEST} elements"
+    return None
 
 
 def _compose_softmax(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
@@ -51,7 +58,7 @@ def _softmax_kernel(node: Node, bounds: Bounds) -> OwnKernel:
     op, (x,) = node.op, node.inputs
     assert isinstance(op, Softmax)
     axis = op.axis % len(x.shape)
-    source = calling("softmax.cuh", "softmax", storage(x.dtype), str(op.log).lower())
+    source = calling("softmax.cuh", "softmax", storage(x.dtype), flag(op.log))
     return OwnKernel("softmax", source, node.inputs, along_axis(x.shape, axis), {"axis": axis, "log": op.log})
 
 
@@ -88,14 +95,13 @@ def _call_layernorm(w: CallWriter, node: Node) -> None:
     w.add(node, "layernorm", [w.read(node.inputs[0]), gamma, beta, sizes, float(op.epsilon)])
 
 
-def _rms_kernel(node: Node, bounds: Bounds) -> OwnKernel:
+def _rms_norm_kernel(node: Node, bounds: Bounds) -> OwnKernel:
     op, x = node.op, node.inputs[0]
     assert isinstance(op, RmsNorm)
     axis = op.axis % max(1, len(x.shape))
-    source = calling("rms_norm.cuh", "rms_norm", storage(x.dtype), str(op.gamma).lower())
-    numbers = (product(x.shape[:axis]), product(x.shape[axis:]), float_bits(op.epsilon))
-    attributes = {"axis": axis, "epsilon": op.epsilon, "gamma": op.gamma}
-    return OwnKernel("rms_norm", source, node.inputs, numbers, attributes)
+    source = calling("rms_norm.cuh", "rms_norm", storage(x.dtype), flag(op.gamma), f"{float_bits(op.epsilon)}u")
+    attributes = {"axis": axis, "epsilon": op.epsilon}
+    return OwnKernel("rms_norm", source, node.inputs, (product(x.shape[:axis]), product(x.shape[axis:])), attributes)
 
 
 def _group_kernel(node: Node, bounds: Bounds) -> OwnKernel:
@@ -109,6 +115,6 @@ def _group_kernel(node: Node, bounds: Bounds) -> OwnKernel:
 OPS = (
     AitOp(GroupNorm, ours=takes_floats, kernel=_group_kernel),
     AitOp(LayerNorm, rule=_layernorm_rule, compose=_compose_layernorm, call=_call_layernorm),
-    AitOp(RmsNorm, ours=takes_floats, kernel=_rms_kernel),
+    AitOp(RmsNorm, ours=takes_floats, kernel=_rms_norm_kernel),
     AitOp(Softmax, _softmax_rule, _compose_softmax, _call_softmax, takes_floats, _softmax_kernel),
 )

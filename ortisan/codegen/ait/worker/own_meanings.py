@@ -56,6 +56,13 @@ def _wrapped(indices: Array, size: int) -> tuple[Array, Array]:
     return np.where(inside, wrapped, 0), inside
 
 
+def _rms_norm(attributes: dict[str, Any], inputs: list[Array], number: Callable[[Any], int]) -> list[Array]:
+    x, axis = inputs[0], attributes["axis"]
+    squares = (x * x).mean(axis=tuple(range(axis, x.ndim)), keepdims=True)
+    y = x / np.sqrt(squares + attributes["epsilon"])
+    return [y * inputs[1].reshape(x.shape[axis:]) if len(inputs) > 1 else y]
+
+
 def _softmax(attributes: dict[str, Any], inputs: list[Array], number: Callable[[Any], int]) -> list[Array]:
     (x,), axis = inputs, attributes["axis"]
     if x.size == 0:
@@ -72,13 +79,6 @@ def _group_norm(attributes: dict[str, Any], inputs: list[Array], number: Callabl
     shifted = parts - parts.mean(axis=(1, 3), keepdims=True)
     deviation = np.sqrt((shifted**2).mean(axis=(1, 3), keepdims=True) + attributes["epsilon"])
     return [(shifted / deviation).reshape(x.shape) * gamma + beta]
-
-
-def _rms_norm(attributes: dict[str, Any], inputs: list[Array], number: Callable[[Any], int]) -> list[Array]:
-    x, axis = inputs[0], attributes["axis"]
-    squares = (x * x).mean(axis=tuple(range(axis, x.ndim)), keepdims=True)
-    y = x / np.sqrt(squares + attributes["epsilon"])
-    return [y * inputs[1].reshape(x.shape[axis:]) if attributes["gamma"] else y]
 
 
 def _cache_write(attributes: dict[str, Any], inputs: list[Array], number: Callable[[Any], int]) -> list[Array]:
