@@ -62,11 +62,11 @@ REFUSED = {
     "groups": ("float32", (2, 8, 8, 4), lambda b, x: _convolved(b, x, 2), "2 groups wrongly"),
     "uneven pads": ("float32", (2, 8, 8, 4), lambda b, x: _convolved(b, x, pads=(1, 0, 0, 0)), "both sides alike"),
     "odd pools": ("float32", (2, 8, 8, 3), lambda b, x: b.add(Pool2d("max", (2, 2), (2, 2)), x), "even number of channels"),
-    "a past of any length": (
+    "heads that are too large": (
         "float32",
-        (2, 4, S, 8),
-        lambda b, x: b.add(Attention(1.0, causal="lower_right"), b.add(DynamicSlice((0,) * 4, (2, 4, 3, 8), (1,) * 4), x), x, x),
-        "causal mask",
+        (2, 4, S, 1040),
+        lambda b, x: b.add(Attention(1.0, softcap=2.0), x, x, x),
+        "has heads of up to 1024, not 1040",
     ),
 }  # fmt: skip
 

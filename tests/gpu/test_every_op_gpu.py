@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ortisan.codegen.ait.adapter import AitSettings
+from ortisan.registry.dtypes import DType
 from ortisan.registry.evaluate import evaluate_graph
 from ortisan.registry.graph import Graph
 from tests.ait.every_op import FLOAT_FUNCTIONS, SIZES, every_op, functions, sized_arrays
@@ -26,7 +28,7 @@ pytestmark = [pytest.mark.aitemplate, pytest.mark.nvcc, pytest.mark.build]
 OTHER_SIZES = ({"b": 1, "s": 1, "p": 0}, {"b": 3, "s": 7, "p": 1}, {"b": 4, "s": 8, "p": 8})
 """1 and nothing, primes, and the bounds."""
 FEW = ("gemm_rcr_bias", "bmm_rrr", "layernorm", "softmax", "reduce_mean", "add", "gelu", "gather", "concatenate")
-FEW += ("slice_first", "permute_three")
+FEW += ("slice_first", "permute_three", "index_select_run_time", "chain_causal_mask")
 FAMILIES = {
     "products": ("gemm", "bmm"),
     "attention": ("attention", "rotary", "cache"),
@@ -87,10 +89,29 @@ def check(ops: EmulatedOps, name: str, cases: Sequence[Written], tolerance: floa
     assert {owner: error for owner, error in errors.items() if error > tolerance} == {}
 
 
-def test_a_few_ops(tmp_path: Path) -> None:
-    few = [case for case in every_op(dynamic=True) if case.name in FEW]
-    ops = EmulatedOps({"few": (joined("few", few), AitSettings("80"))}, tmp_path)
-    check(ops, "few", few, APPROXIMATE)
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> tuple[EmulatedOps, list[Written]]:
+    cases = [case for case in every_op(dynamic=True) if case.name in FEW]
+    folder = tmp_path_factory.mktemp("few")
+    return EmulatedOps({"few": (joined("few", cases), AitSettings("80"))}, folder), cases
+
+
+def test_a_few_ops(few: tuple[EmulatedOps, list[Written]]) -> None:
+    ops, cases = few
+    check(ops, "few", cases, APPROXIMATE)
+
+
+def test_an_index_out_of_range_is_a_status(few: tuple[EmulatedOps, list[Written]]) -> None:
+    """It names the node, and the run after it is as ever."""
+    ops, _ = few
+    graph = ops.models["few"].graph
+    inputs = sized_arrays(graph, SIZES)
+    places = [place for place, value in enumerate(graph.inputs) if value.dtype is DType.INT64]
+    wrong = [np.full_like(array, 8) if place == places[0] else array for place, array in enumerate(inputs)]
+    with pytest.raises(Exception, match="an index of node 'index_select_run_time' is out of range"):
+        ops.run("few", wrong)
+    for have, want in zip(ops.run("few", inputs), evaluate_graph(graph, inputs), strict=True):
+        assert difference(have, want, "the run after") <= APPROXIMATE
 
 
 @pytest.mark.slow
