@@ -66,7 +66,7 @@ class Emulator:
         """Builds a library, whose twin runs from now on in the place of whatever library a session asks for."""
         twin = self._target.twin(sources, name=name, on_progress=self._say)
         self._programs = self._translated(twin)
-        self._runtime = _open_runtime(twin.runtime)
+        self._runtime = open_runtime(twin.runtime)
         self._library = twin.library
         self._sessions.clear()
         return twin.built
@@ -168,7 +168,7 @@ class Emulator:
 _RUNTIMES: list[ctypes.CDLL] = []
 
 
-def _open_runtime(path: Path) -> ctypes.CDLL:
+def open_runtime(path: Path) -> ctypes.CDLL:
     """A process has one runtime, the first, under the name that all twins ask for."""
     if not _RUNTIMES:
         runtime = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)

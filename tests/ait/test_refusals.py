@@ -62,11 +62,11 @@ REFUSED = {
     "groups": ("float32", (2, 8, 8, 4), lambda b, x: _convolved(b, x, 2), "2 groups wrongly"),
     "uneven pads": ("float32", (2, 8, 8, 4), lambda b, x: _convolved(b, x, pads=(1, 0, 0, 0)), "both sides alike"),
     "odd pools": ("float32", (2, 8, 8, 3), lambda b, x: b.add(Pool2d("max", (2, 2), (2, 2)), x), "even number of channels"),
-    "a past of any length": (
+    "heads that are too large": (
         "float32",
-        (2, 4, S, 8),
-        lambda b, x: b.add(Attention(1.0, causal="lower_right"), b.add(DynamicSlice((0,) * 4, (2, 4, 3, 8), (1,) * 4), x), x, x),
-        "causal mask",
+        (2, 4, S, 1040),
+        lambda b, x: b.add(Attention(1.0, softcap=2.0), x, x, x),
+        "has heads of up to 1024, not 1040",
     ),
 }  # fmt: skip
 
@@ -146,7 +146,7 @@ def test_gpu_options_are_not_for_cpus(model: GpuModel, options: dict[str, Any]) 
 
 
 def test_other_precisions_are_refused(model: GpuModel) -> None:
-    with pytest.raises(ortisan.OptionError, match="must be 'keep', 'bf16', 'fp16' or 'weights-bf16', not 'int4'"):
+    with pytest.raises(ortisan.OptionError, match="'weights-bf16' or 'weights-int8', not 'int4'"):
         ortisan.compile(model.model, target="cuda:80", precision="int4")  # type: ignore[arg-type]
     with pytest.raises(ortisan.OptionError, match="precision='bf16' is not for cuda:80, which takes keep, fp16"):
         ortisan.compile(model.model, target="cuda:80", precision="bf16")

@@ -11,11 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ortisan.codegen.ait.adapter import AitSettings
+from ortisan.registry.dtypes import DType
 from ortisan.registry.evaluate import evaluate_graph
 from ortisan.registry.graph import Graph
+from ortisan.runtime.engine import RunFailed
 from tests.ait.every_op import FLOAT_FUNCTIONS, SIZES, every_op, functions, sized_arrays
 from tests.ait.interpreted import difference
 from tests.ait.op_cases import Written, fixed, join
@@ -28,7 +31,7 @@ pytestmark = [pytest.mark.aitemplate, pytest.mark.nvcc, pytest.mark.build]
 OTHER_SIZES = ({"b": 1, "s": 1, "p": 0}, {"b": 3, "s": 7, "p": 1}, {"b": 4, "s": 8, "p": 8})
 """1 and nothing, primes, and the bounds."""
 FEW = ("gemm_rcr_bias", "bmm_rrr", "layernorm", "softmax", "reduce_mean", "add", "gelu", "gather", "concatenate")
-FEW += ("slice_first", "permute_three")
+FEW += ("slice_first", "permute_three", "index_select_run_time", "chain_causal_mask")
 FAMILIES = {
     "products": ("gemm", "bmm"),
     "attention": ("attention", "rotary", "cache"),
@@ -100,9 +103,9 @@ def run_ops(taken: str, variant: str) -> Found:
         for sizes in every_size:
             inputs = sized_arrays(graph, sizes)
             wanted = evaluate_graph(graph, inputs)
-            run = ops.run(name, inputs)
-            launched |= {kernel.symbol for kernel in run.kernels}
-            for owner, have, want in zip(owners, run.outputs, wanted, strict=True):
+            made = ops.run(name, inputs)
+            launched |= {kernel.symbol for kernel in ops.kernels}
+            for owner, have, want in zip(owners, made, wanted, strict=True):
                 errors[owner] = max(errors[owner], difference(have, want, f"{owner} at {sizes}"))
         return Found(ops.models[name].kernels, len(launched), len(every_size), errors)
 
@@ -119,6 +122,30 @@ def check(taken: str, variant: str) -> None:
 
 def test_a_few_ops() -> None:
     check("few", "dynamic")
+
+
+def out_of_range() -> tuple[str, float]:
+    """What a run with a wrong index says, and the largest error of the run after it."""
+    with tempfile.TemporaryDirectory() as folder:
+        ops = EmulatedOps({"few": (joined("few", few()), AitSettings("80"))}, Path(folder))
+        graph = ops.models["few"].graph
+        inputs = sized_arrays(graph, SIZES)
+        places = [place for place, value in enumerate(graph.inputs) if value.dtype is DType.INT64]
+        wrong = [np.full_like(array, 8) if place == places[0] else array for place, array in enumerate(inputs)]
+        said = ""
+        try:
+            ops.run("few", wrong)
+        except RunFailed as failed:
+            said = str(failed)
+        pairs = zip(ops.run("few", inputs), evaluate_graph(graph, inputs), strict=True)
+        return said, max(difference(have, want, "the run after") for have, want in pairs)
+
+
+def test_an_index_out_of_range_is_a_status() -> None:
+    """It names the node, and the run after it is as ever."""
+    said, error = in_own_process(out_of_range)
+    assert "an index of node 'index_select_run_time' is out of range" in said
+    assert error <= APPROXIMATE
 
 
 @pytest.mark.slow

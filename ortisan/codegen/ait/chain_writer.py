@@ -6,7 +6,7 @@ splits, and reshapes that add or drop dims of 1 change that, and nothing else; a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from ortisan.codegen.ait.chain import Chain, Leaf, Literal, Step
@@ -21,10 +21,12 @@ MOVED = (Expand, Permute, DynamicSlice, Split)
 MADE = (Arange, Full, Size)
 
 
-def write_chain(values: Sequence[Value], chained: Mapping[Value, Node]) -> tuple[Chain, list[Value]]:
-    """The chain of values of one shape, and what it reads. `chained` are the values that are computed and not read."""
+def write_chain(values: Sequence[Value], chained: Mapping[Value, Node], ends: Set[Value]) -> tuple[Chain, list[Value]]:
+    """The chain of values of one shape, and what it reads: all but `chained` values, and the `ends` among those."""
     shape = values[0].shape
-    writer = _ChainWriter(chained, shape)
+    writer = _ChainWriter(
+        {value: node for value, node in chained.items() if value not in ends or value in values}, shape
+    )
     start = tuple(Index.of(axis, shape) for axis in range(len(shape)))
     roots = [writer.number(value, start) for value in values]
     return writer.chain(roots), writer.operands

@@ -5,7 +5,7 @@ Functions and moves that AITemplate has join the chain that their operands come 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from ortisan.codegen.ait.ait_op import AitOp
@@ -17,6 +17,7 @@ from ortisan.registry.ops import Reshape
 from ortisan.registry.passes.rewrite import Rule, run_pass
 
 _MOST_RESULTS = 8
+_MOST_STEPS = 64
 
 
 def fuse_chains(graph: Graph, rows: Mapping[type[Op], AitOp]) -> Graph:
@@ -58,9 +59,24 @@ class _Group:
     members: list[Value]
 
 
-def _groups(graph: Graph, chained: Mapping[Value, Node]) -> list[_Group]:
+def _ends(graph: Graph, chained: Mapping[Value, Node]) -> set[Value]:
+    """Where long chains are cut: what is read there is stored, so that no kernel computes more than some steps."""
+    ends: set[Value] = set()
+    steps: dict[Value, int] = {}
+    for node in graph.nodes:
+        if node.output not in chained:
+            continue
+        read = [value for value in dict.fromkeys(node.inputs) if value in chained and value not in ends]
+        if sum(steps[value] for value in read) >= _MOST_STEPS:
+            ends.update(read)
+            read = []
+        steps.update(dict.fromkeys(node.outputs, 1 + sum(steps[value] for value in read)))
+    return ends
+
+
+def _groups(graph: Graph, chained: Mapping[Value, Node], ends: Set[Value]) -> list[_Group]:
     """A tensor joins an earlier loop of its shape if all that it reads is there before that."""
-    stored = {value for node in graph.nodes for value in node.inputs if node.output not in chained}
+    stored = set(ends) | {value for node in graph.nodes for value in node.inputs if node.output not in chained}
     stored.update(graph.outputs)
     made = {value: place for place, node in enumerate(graph.nodes) for value in node.outputs if value not in chained}
     groups: list[_Group] = []
@@ -68,7 +84,7 @@ def _groups(graph: Graph, chained: Mapping[Value, Node]) -> list[_Group]:
         for value in node.outputs:
             if value not in chained or value not in stored:
                 continue
-            ready = max((made.get(read, -1) for read in write_chain([value], chained)[1]), default=-1)
+            ready = max((made.get(read, -1) for read in write_chain([value], chained, ends)[1]), default=-1)
             group = next((group for group in reversed(groups) if _takes(group, value, ready)), None)
             if group is None:
                 group = _Group(place, [])
@@ -86,8 +102,9 @@ class _FuseChains(Rule):
     """What only chains read is part of theirs: nobody asks for what stands for it."""
 
     def __init__(self, graph: Graph, chained: Mapping[Value, Node]) -> None:
-        self._chained = chained
-        self._groups = {member: group for group in _groups(graph, chained) for member in group.members}
+        self._chained, self._ends = chained, _ends(graph, chained)
+        groups = _groups(graph, chained, self._ends)
+        self._groups = {member: group for group in groups for member in group.members}
         self._made: dict[Value, Value] = {}
 
     def node(self, b: Builder, node: Node, inputs: tuple[Value, ...]) -> Sequence[Value]:
@@ -101,6 +118,6 @@ class _FuseChains(Rule):
         return [self._made.get(value, value) for value in node.outputs]
 
     def _write(self, b: Builder, members: Sequence[Value]) -> None:
-        chain, read = write_chain(members, self._chained)
+        chain, read = write_chain(members, self._chained, self._ends)
         made = b.add_many(chain, *(self._made.get(value, value) for value in read))
         self._made.update(zip(members, made, strict=True))

@@ -13,9 +13,8 @@ from ortisan.codegen.tables import GraphTables, LibrarySource, WeightRow, descri
 from ortisan.registry.dtypes import DType
 
 _FOLDERS = ("graph", "ort", "ait/glue")
-_KERNEL_FOLDERS = ("cuda", "cpu/math")
+_KERNEL_FOLDERS = ("cuda", "cuda/attention", "cpu/math")
 _KERNEL_HEADERS = ("cpu/base/macros.h", "cpu/base/types.h", "cpu/reduce/reductions.h")
-"""What kernels of ours include; scalar functions are those of kernels for CPUs."""
 _INCLUDED = frozenset({"model_container.cu", "model_container_base.cu", "model_interface.cu"})
 """Sources of AITemplate that ait_model.cu includes."""
 _UNUSED = frozenset({"standalone.cu", "windll.cu", "utility.cu", "debug_utility.cu"})
@@ -55,6 +54,14 @@ class CudaBuildSource:
     architectures: tuple[str, ...]
     models: tuple[ModelSource, ...]
     fast_math: bool
+
+
+def kernel_headers() -> dict[str, str]:
+    """What kernels of ours include; scalar functions are those of kernels for CPUs."""
+    return {
+        **plain_files(*_KERNEL_FOLDERS),
+        **{PurePosixPath(path).name: read_header(path) for path in _KERNEL_HEADERS},
+    }
 
 
 def render_cuda_library(

@@ -47,7 +47,7 @@ class Attention(Op):
     nan_rows_zero: bool = False
 
     stem: ClassVar[str] = "attention"
-    ait: ClassVar[str | None] = "mem_eff_attention; pad_last_dim, bmm_rrr, softmax, bmm_rcr"
+    ait: ClassVar[str | None] = "ours"
 
     @property
     def hidden_logit(self) -> float:

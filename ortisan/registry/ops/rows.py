@@ -107,7 +107,7 @@ class GroupNorm(Op):
     epsilon: float
 
     stem: ClassVar[str] = "group_norm"
-    ait: ClassVar[str | None] = "layernorm, permute, elementwise"
+    ait: ClassVar[str | None] = "ours"
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
         x = inputs[0]
@@ -149,7 +149,7 @@ class RmsNorm(Op):
     gamma: bool = True
 
     stem: ClassVar[str] = "rms_norm"
-    ait: ClassVar[str | None] = "elementwise, reduce_mean"
+    ait: ClassVar[str | None] = "ours"
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
         x = inputs[0]
