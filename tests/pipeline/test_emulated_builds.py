@@ -33,8 +33,8 @@ from tests.pipeline.fault_models import three_parts
 from tests.test_cli import run
 
 LAUNCHED = {
-    "_Z5gemm1": ("void gemm<A<B>, C>(float*)", Counters(2, 8, 90, 4, 1500, 300)),
-    "_Z4norm": ("norm(float*)", Counters(1, 1, 7, 0, 20, 10)),
+    "_Z5gemm1": ("gemm<A>", Counters(2, 8, 90, 4, 1500, 300)),
+    "_Z4norm": ("norm", Counters(1, 1, 7, 0, 20, 10)),
 }
 """Two kernels."""
 
@@ -68,7 +68,8 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> list[Part]:
     device = SimpleNamespace(use=lambda programs: None, reset_counters=lambda: None, kernel_counters=lambda: LAUNCHED)
     monkeypatch.setattr(emulate, "open_device", lambda say: device)
     monkeypatch.setattr(emulate, "translate", lambda text: text)
-    monkeypatch.setattr(emulate, "_RUNTIMES", [SimpleNamespace(ortisan_cuda_watch=lambda watch: None)])
+    runtime = SimpleNamespace(ortisan_cuda_watch=lambda watch: None, ortisan_cuda_refusals=lambda: 0)
+    monkeypatch.setattr(emulate, "_RUNTIMES", [runtime])
     return found
 
 
