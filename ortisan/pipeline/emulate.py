@@ -172,6 +172,7 @@ def open_runtime(path: Path) -> ctypes.CDLL:
     """A process has one runtime, the first, under the name that all twins ask for."""
     if not _RUNTIMES:
         runtime = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+        runtime.ortisan_cuda_emulate()
         runtime.ortisan_cuda_watch.argtypes = [_Watch]
         runtime.ortisan_cuda_refusals.restype = ctypes.c_int64
         runtime.ortisan_cuda_refusal.argtypes = [ctypes.c_char_p, ctypes.c_size_t]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from onnx import helper, numpy_helper
 
-from ortisan.checks.isolated import Isolated, Run
+from ortisan.checks.isolated import Isolated
 from ortisan.checks.session import SessionSpec
 from ortisan.checks.work import KernelWork
 from ortisan.codegen.ait.adapter import Adapter, AitSettings
@@ -54,9 +54,9 @@ class EmulatedOps:
             (folder / f"{name}.onnx").write_bytes(_onnx_model(op, model))
             self._sessions[name] = SessionSpec(folder / f"{name}.onnx", library=library, ops=(op,))
 
-    def run(self, name: str, inputs: Sequence[np.ndarray[Any, Any]]) -> Run:
+    def run(self, name: str, inputs: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
         feeds = {value.name: array for value, array in zip(self.models[name].graph.inputs, inputs, strict=True)}
-        return self._emulator.run(self._sessions[name], feeds)
+        return self._emulator.run(self._sessions[name], feeds).outputs
 
     @property
     def kernels(self) -> tuple[KernelWork, ...]:

@@ -18,6 +18,7 @@ from ortisan.codegen.ait.adapter import AitSettings
 from ortisan.registry.dtypes import DType
 from ortisan.registry.evaluate import evaluate_graph
 from ortisan.registry.graph import Graph
+from ortisan.runtime.engine import RunFailed
 from tests.ait.every_op import FLOAT_FUNCTIONS, SIZES, every_op, functions, sized_arrays
 from tests.ait.interpreted import difference
 from tests.ait.op_cases import Written, fixed, join
@@ -102,9 +103,9 @@ def run_ops(taken: str, variant: str) -> Found:
         for sizes in every_size:
             inputs = sized_arrays(graph, sizes)
             wanted = evaluate_graph(graph, inputs)
-            run = ops.run(name, inputs)
-            launched |= {kernel.symbol for kernel in run.kernels}
-            for owner, have, want in zip(owners, run.outputs, wanted, strict=True):
+            made = ops.run(name, inputs)
+            launched |= {kernel.symbol for kernel in ops.kernels}
+            for owner, have, want in zip(owners, made, wanted, strict=True):
                 errors[owner] = max(errors[owner], difference(have, want, f"{owner} at {sizes}"))
         return Found(ops.models[name].kernels, len(launched), len(every_size), errors)
 
@@ -123,25 +124,27 @@ def test_a_few_ops() -> None:
     check("few", "dynamic")
 
 
-def run_with_a_wrong_index() -> tuple[str, float]:
-    """What a run by an index out of range ends in, and the largest error of the run after it."""
-    graph = joined("wrong", few())
+def out_of_range() -> tuple[str, float]:
+    """What a run with a wrong index says, and the largest error of the run after it."""
     with tempfile.TemporaryDirectory() as folder:
-        ops = EmulatedOps({"wrong": (graph, AitSettings("80"))}, Path(folder))
-        graph = ops.models["wrong"].graph
+        ops = EmulatedOps({"few": (joined("few", few()), AitSettings("80"))}, Path(folder))
+        graph = ops.models["few"].graph
         inputs = sized_arrays(graph, SIZES)
-        first = next(place for place, value in enumerate(graph.inputs) if value.dtype is DType.INT64)
-        wrong = [np.full_like(array, 8) if place == first else array for place, array in enumerate(inputs)]
-        with pytest.raises(Exception) as caught:
-            ops.run("wrong", wrong)
-        after = zip(ops.run("wrong", inputs).outputs, evaluate_graph(graph, inputs), strict=True)
-        return str(caught.value), max(difference(have, want, "the run after") for have, want in after)
+        places = [place for place, value in enumerate(graph.inputs) if value.dtype is DType.INT64]
+        wrong = [np.full_like(array, 8) if place == places[0] else array for place, array in enumerate(inputs)]
+        said = ""
+        try:
+            ops.run("few", wrong)
+        except RunFailed as failed:
+            said = str(failed)
+        pairs = zip(ops.run("few", inputs).outputs, evaluate_graph(graph, inputs), strict=True)
+        return said, max(difference(have, want, "the run after") for have, want in pairs)
 
 
 def test_an_index_out_of_range_is_a_status() -> None:
     """It names the node, and the run after it is as ever."""
-    message, error = in_own_process(run_with_a_wrong_index)
-    assert "an index of node 'index_select_run_time' is out of range" in message
+    said, error = in_own_process(out_of_range)
+    assert "an index of node 'index_select_run_time' is out of range" in said
     assert error <= APPROXIMATE
 
 

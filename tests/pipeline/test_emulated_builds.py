@@ -23,7 +23,7 @@ from ortisan.codegen.cpu.backend import CpuBackend
 from ortisan.codegen.cpu.isa import find_isa
 from ortisan.emulator.device import Counters
 from ortisan.emulator.fatbin import Part
-from ortisan.errors import ArtifactError, OptionError, ToolchainError
+from ortisan.errors import ArtifactError, EmulationError, OptionError, ToolchainError
 from ortisan.pipeline import emulate
 from ortisan.pipeline.emulate import SMALL, Emulator, small_dims
 from ortisan.pipeline.estimate import Estimate
@@ -193,6 +193,22 @@ def test_an_emulated_session_is_a_session(parts: list[Part], tmp_path: Path) -> 
     binding.bind_output(session.get_outputs()[0].name)
     session.run_with_iobinding(binding)
     np.testing.assert_array_equal(binding.copy_outputs_to_cpu()[0], have)
+
+
+@pytest.mark.build
+def test_why_a_launch_failed_is_told(parts: list[Part], tmp_path: Path) -> None:
+    """What ONNX Runtime says of the run comes first; generated code has words of its own for any CUDA error."""
+    session = ortisan.emulate(build(mlp(), tmp_path / "out", dims={"batch": (1, 64)}))
+    (runtime,) = emulate._RUNTIMES
+    runtime.ortisan_cuda_refusal = lambda text, size: setattr(text, "value", b"gemm, line 7: misaligned")
+    wrong = {session.get_inputs()[0].name: np.ones((3, 1), np.float32)}
+    with pytest.raises(Exception, match="INVALID_ARGUMENT") as plain:
+        session.run(None, wrong)
+    assert not isinstance(plain.value, EmulationError)
+    numbers = iter((4, 5))
+    runtime.ortisan_cuda_refusals = lambda: next(numbers)
+    with pytest.raises(EmulationError, match=r"Got invalid dimensions.*: gemm, line 7: misaligned$"):
+        session.run(None, wrong)
 
 
 def test_other_sessions_run_in_the_child(parts: list[Part], tmp_path: Path) -> None:
