@@ -19,6 +19,7 @@ COMMANDS = {
 FETCHED_COMMANDS = {"ocr.py": (["--seconds", "0.2"], ["no compiler on the server", "2026-11-19 08:15", "same words"])}
 IMAGE_COMMANDS = {
     "resnet.py": (["--small", "--seconds", "0.2"], ["image 1: classes", "same classes", "speedup"]),
+    "stable_diffusion.py": (["--steps", "3", "--seconds", "0.2"], ["3 steps, largest difference", "speedup"]),
     "detect.py": (["--small", "--seconds", "0.2"], ["class", "same 9 boxes", "speedup"]),
 }
 TORCH_COMMANDS = {

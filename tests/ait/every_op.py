@@ -55,15 +55,16 @@ def _indices(b: Builder, *numbers: int) -> Value:
     return b.constant(np.array(numbers, np.int64), "indices")
 
 
-def _attention_in_place(b: Builder, x: Value) -> Value:
+def _attention_in_place(b: Builder, x: Value, past: Value) -> list[Value]:
     """The heads are columns of a product that makes queries, keys and values; another product reads the result."""
     joined = b.add(Gemm("rcr", True), x, _constant(b, 96, 32), _constant(b, 96))
-    heads = [
+    q, k, v = [
         b.permute(b.reshape(part, (*x.shape[:2], 4, 8)), (0, 2, 1, 3))
         for part in b.add_many(Split(2, (32, 32, 32)), joined)
     ]
-    y = b.permute(b.add(Attention(0.3), *heads), (0, 2, 1, 3))
-    return b.add(Gemm("rcr"), b.reshape(y, x.shape), _constant(b, 16, 32))
+    keys, behind = (b.add(Concatenate(2), past, part) for part in (k, v))
+    y = b.permute(b.add(Attention(0.3, causal="lower_right"), q, keys, behind), (0, 2, 1, 3))
+    return [b.add(Gemm("rcr"), b.reshape(y, x.shape), _constant(b, 16, 32)), keys]
 
 
 GRAPHS: dict[str, tuple[Sequence[tuple[str, tuple[Dim, ...]]], Write]] = {
@@ -105,10 +106,7 @@ GRAPHS: dict[str, tuple[Sequence[tuple[str, tuple[Dim, ...]]], Write]] = {
             b.add(Concatenate(2), v, x),
         ),
     ),
-    "attention_in_place": (
-        [("float32", (B, S, 32))],
-        _attention_in_place,
-    ),
+    "attention_in_place": ([("float32", (B, S, 32)), ("float32", PAST)], _attention_in_place),
     "attention_large_heads": (
         [("float32", (B, 2, S, 264))] * 3,
         lambda b, q, k, v: b.add(Attention(0.05, causal="upper_left"), q, k, v),

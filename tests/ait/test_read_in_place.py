@@ -1,4 +1,4 @@
-"""Attention, rotary embeddings and caches read where products wrote: what is left of the moves, and that the meaning is."""
+"""Attention, rotary embeddings, caches and gates read where products wrote: what is left of moves, and what it means."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ortisan.codegen.ait.chain import Chain
 from ortisan.codegen.ait.dialect import to_dialect
 from ortisan.codegen.ait.prepare import arrange, write_calls
 from ortisan.codegen.ait.strided_ops import StridedAttention, StridedCacheWrite, StridedRotary, StridedRows
@@ -21,6 +22,7 @@ from ortisan.registry.ops import (
     CacheWrite,
     Concatenate,
     DynamicSlice,
+    Elementwise,
     Expand,
     Gemm,
     Permute,
@@ -141,3 +143,31 @@ def test_a_cache_is_written_from_columns_and_read_up_to_its_length() -> None:
     valid = [b.add(DynamicSlice((0,) * 4, (B, 4, S + 2, 8), (1,) * 4), cache) for cache in caches]
     y = b.add(Attention(0.3, causal="lower_right"), q, *valid)
     assert placed(b, y, *caches) == {Gemm: 1, StridedCacheWrite: 2, StridedAttention: 1}
+
+
+def halves(b: Writer) -> tuple[Value, Value]:
+    x = b.tensor(B, S, 16)
+    gate, up = (b.add(Gemm("rcr"), x, b.constant(values(8, 16, seed=seed), "w")) for seed in (1, 2))
+    return gate, up
+
+
+def test_a_gate_is_one_chain_over_the_halves_of_one_product() -> None:
+    b = Writer()
+    gate, up = halves(b)
+    gated = b.elementwise("MUL", b.elementwise("MUL", gate, b.elementwise("SIGMOID", gate)), up)
+    assert placed(b, gated) == {Gemm: 1, Chain: 1}
+
+
+def test_a_half_that_something_else_reads_is_split_off() -> None:
+    b = Writer()
+    gate, up = halves(b)
+    gated = b.elementwise("MUL", b.elementwise("MUL", gate, b.elementwise("SIGMOID", gate)), up)
+    again = b.add(Gemm("rcr"), up, b.constant(values(4, 8, seed=3), "w"))
+    assert placed(b, gated, again) == {Gemm: 2, Split: 1, Elementwise: 3}
+
+
+def test_a_function_that_alone_reads_a_product_stays_its_epilogue() -> None:
+    b = Writer()
+    gate, up = halves(b)
+    gated = b.elementwise("MUL", b.elementwise("SIGMOID", gate), up)
+    assert placed(b, gated) == {Gemm: 2, Elementwise: 2}
