@@ -59,7 +59,7 @@ struct Instr {
 };
 
 // What an instruction does with values that nobody wrote.
-enum Use : uint8_t { kPassOn, kNeeds, kNeedsAddress, kSelects, kPassOnTogether };
+enum Use : uint8_t { kPassOn, kNeeds, kNeedsAddress, kSelects, kPassOnTogether, kMultiplies };
 
 // Lanes of a register that hold such a value: they were read from shared memory that was never written.
 struct Unwritten {
@@ -155,6 +155,8 @@ class Warp {
   // Registers without a value are followed until the value counts: kernels may load more than they use.
   std::vector<Unwritten> unwritten;
   void mark_unwritten(uint32_t place, uint32_t lanes, uint32_t line);
+  uint32_t unwritten_sums(const Instr& instr, uint8_t result, uint32_t* line) const;
+  void pass_on(uint32_t place, uint32_t running, uint32_t lanes, uint32_t line);
   uint32_t unwritten_lanes(uint32_t place, uint32_t* line = nullptr) const;
 
   std::vector<Copy> copies;
