@@ -66,7 +66,7 @@ REFUSED = {
     "pixels between others": (
         "float32",
         (1, 4, 4, 8),
-        lambda b, x: b.add(Resize2d("nearest", (8, 8), (None, None), "align_corners"), x),
+        lambda b, x: b.add(Resize2d("nearest", (12, 12), (None, None), "align_corners"), x),
         "whole pixels that are repeated",
     ),
     "heads that are too large": (

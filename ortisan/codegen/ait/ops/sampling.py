@@ -18,8 +18,10 @@ from ortisan.registry.ops import Expand, Resize2d
 from ortisan.registry.refusal import Refused
 
 _MOST_TIMES = 16
+_ANY_SIZE = ("asymmetric", "half_pixel")
+"""The coordinates that depend on the scale alone."""
 _SIZES = (1, 2, 3, 7, 64, 250)
-"""Where it is tried whether each pixel is repeated."""
+"""Where it is tried whether each pixel is repeated, if the size is known at run time only."""
 
 
 def _compose_resize(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
@@ -27,7 +29,7 @@ def _compose_resize(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[
     (x,) = inputs
     n, height, width, channels = x.shape
     times = [_times(have, want) for have, want in zip((height, width), op.size, strict=True)]
-    if op.mode != "nearest" or not all(times) or not _repeats(op, times):
+    if op.mode != "nearest" or not all(times) or not _repeats(op, (height, width), times):
         raise Refused("AITemplate resizes images by other rules; only whole pixels that are repeated are taken")
     rows = b.reshape(x, (n, height, 1, width, 1, channels))
     wide = b.add(Expand((n, height, times[0], width, times[1], channels)), rows)
@@ -41,14 +43,18 @@ def _times(have: Dim, want: Dim) -> int:
     return next((times for times in range(1, _MOST_TIMES) if settle(want - times * have) == 0), 0)
 
 
-def _repeats(op: Resize2d, times: Sequence[int]) -> bool:
-    """Whether place i takes pixel i / times: by the op's own meaning, along each axis."""
-    for size in _SIZES:
-        image = np.arange(size * size, dtype=np.float64).reshape(1, size, size, 1)
-        wanted = replace(op, size=(size * times[0], size * times[1]))
-        (made,) = wanted.reference([image], DimValues({}))
-        if not np.array_equal(made, image.repeat(times[0], axis=1).repeat(times[1], axis=2)):
+def _repeats(op: Resize2d, image: Sequence[Dim], times: Sequence[int]) -> bool:
+    """Whether place i takes pixel i / times, by the op's own meaning along each axis."""
+    for axis, (have, count) in enumerate(zip(image, times, strict=True)):
+        if not is_static(have) and op.coordinates not in _ANY_SIZE:
             return False
+        for size in (have,) if is_static(have) else _SIZES:
+            shape, wanted = [1, 1, 1, 1], [1, 1]
+            shape[1 + axis], wanted[axis] = size, size * count
+            line = np.arange(size, dtype=np.float64).reshape(shape)
+            (made,) = replace(op, size=tuple(wanted)).reference([line], DimValues({}))
+            if not np.array_equal(made, line.repeat(count, axis=1 + axis)):
+                return False
     return True
 
 
