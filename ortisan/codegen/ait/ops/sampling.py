@@ -49,10 +49,9 @@ def _repeats(op: Resize2d, image: Sequence[Dim], times: Sequence[int]) -> bool:
         if not is_static(have) and op.coordinates not in _ANY_SIZE:
             return False
         for size in (have,) if is_static(have) else _SIZES:
-            shape, wanted = [1, 1, 1, 1], [1, 1]
-            shape[1 + axis], wanted[axis] = size, size * count
-            line = np.arange(size, dtype=np.float64).reshape(shape)
-            (made,) = replace(op, size=tuple(wanted)).reference([line], DimValues({}))
+            line = np.arange(size, dtype=np.float64).reshape((1, size, 1, 1) if axis == 0 else (1, 1, size, 1))
+            wanted = (size * count, 1) if axis == 0 else (1, size * count)
+            (made,) = replace(op, size=wanted).reference([line], DimValues({}))
             if not np.array_equal(made, line.repeat(count, axis=1 + axis)):
                 return False
     return True
