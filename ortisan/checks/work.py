@@ -51,24 +51,3 @@ class Work:
 def largest(works: Sequence[Work]) -> Work:
     """The run that moved most."""
     return max(works, key=lambda work: work.loaded + work.stored)
-
-
-def short_name(readable: str) -> str:
-    """The name of a C++ function without types of parameters, and of templates' arguments the first, without theirs.
-
-    "void cutlass::Kernel<cutlass::gemm::kernel::GemmUniversal<A, B> >(Params)" -> "cutlass::Kernel<GemmUniversal>".
-    """
-    head = readable.removeprefix("void ")
-    name = head[: _end(head, "<(")]
-    if not head[len(name) :].startswith("<"):
-        return name
-    argument = head[len(name) + 1 :]
-    inner = argument[: _end(argument, "<,>(")].strip()
-    return f"{name}<{inner.rpartition('::')[2]}>"
-
-
-def _end(text: str, stops: str) -> int:
-    """Where the first of these characters stands; "(anonymous namespace)" has none."""
-    hidden = "(anonymous namespace)"
-    masked = text.replace(hidden, "_" * len(hidden))
-    return next((at for at, character in enumerate(masked) if character in stops), len(text))

@@ -129,7 +129,7 @@ class Device:
         return _counters(found)
 
     def kernel_counters(self) -> dict[str, tuple[str, Counters]]:
-        """What each kernel did, by its name, beside its name as C++ has it; in the order of first launches."""
+        """What each kernel did, by its name, beside a short name; in the order of first launches."""
         kernels: dict[str, tuple[str, Counters]] = {}
         name, readable, found = ctypes.c_char_p(), ctypes.c_char_p(), _Counters()
         places = (ctypes.byref(name), ctypes.byref(readable), ctypes.byref(found))

@@ -16,14 +16,14 @@ from typing import Any
 
 from ortisan.checks.isolated import RUN_SECONDS, Run, Runner
 from ortisan.checks.session import SessionSpec
-from ortisan.checks.work import KernelWork, short_name
+from ortisan.checks.work import KernelWork
 from ortisan.codegen.backend import Backend, Built, Sources, Twin, parse_target
 from ortisan.emulator import open_device, translate
 from ortisan.emulator.fatbin import ptx_of
-from ortisan.errors import ArtifactError, OptionError
+from ortisan.errors import ArtifactError, EmulationError, OptionError
 from ortisan.pipeline.estimate import Estimate
 from ortisan.runtime.artifact import Artifact
-from ortisan.runtime.engine import Feeds, run
+from ortisan.runtime.engine import Feeds, RunFailed, run, sentence
 
 SMALL = 6
 """What dims are kept to, unless more was asked for: an emulated kernel takes seconds."""
@@ -99,15 +99,18 @@ class Emulator:
             return self._child.run(spec, feeds, seconds)
         session = self.session(spec)
         begin = time.perf_counter()
-        with self.executing():
-            outputs = run(session, feeds)
+        try:
+            with self.executing():
+                outputs = run(session, feeds)
+        except EmulationError as failed:
+            raise RunFailed(str(failed)) from failed
         return Run(outputs, time.perf_counter() - begin, self.work())
 
     def work(self) -> tuple[KernelWork, ...]:
         """What was launched in the last run."""
         return tuple(
             KernelWork(
-                short_name(readable),
+                shown,
                 symbol,
                 done.launches,
                 done.blocks,
@@ -115,7 +118,7 @@ class Emulator:
                 done.global_load_bytes,
                 done.global_store_bytes,
             )
-            for symbol, (readable, done) in self._device.kernel_counters().items()
+            for symbol, (shown, done) in self._device.kernel_counters().items()
         )
 
     def forget(self, spec: SessionSpec) -> None:
@@ -132,8 +135,10 @@ class Emulator:
 
     @contextmanager
     def executing(self) -> Iterator[None]:
-        """Inside, a session of `session` is run once."""
-        assert self._runtime is not None
+        """Inside, a session of `session` is run once. An `EmulationError` says why a launch failed."""
+        runtime = self._runtime
+        assert runtime is not None
+        refused = runtime.ortisan_cuda_refusals()
         self._device.use(self._programs)  # kernels of another library may have the same names
         self._device.reset_counters()
         estimate, told = self._estimate, time.perf_counter()
@@ -147,11 +152,16 @@ class Emulator:
                 self._say(f"emulating kernel {estimate}")
 
         callback = _Watch(watch)
-        self._runtime.ortisan_cuda_watch(callback)
+        runtime.ortisan_cuda_watch(callback)
         try:
             yield
+        except Exception as failed:
+            if runtime.ortisan_cuda_refusals() == refused:
+                raise
+            # Generated code has words of its own for any CUDA error.
+            raise EmulationError(f"{sentence(failed)}: {_refusal(runtime)}") from failed
         finally:
-            self._runtime.ortisan_cuda_watch(_Watch())
+            runtime.ortisan_cuda_watch(_Watch())
             estimate.end_run()
 
 
@@ -162,9 +172,19 @@ def open_runtime(path: Path) -> ctypes.CDLL:
     """A process has one runtime, the first, under the name that all twins ask for."""
     if not _RUNTIMES:
         runtime = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+        runtime.ortisan_cuda_emulate()
         runtime.ortisan_cuda_watch.argtypes = [_Watch]
+        runtime.ortisan_cuda_refusals.restype = ctypes.c_int64
+        runtime.ortisan_cuda_refusal.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
         _RUNTIMES.append(runtime)
     return _RUNTIMES[0]
+
+
+def _refusal(runtime: ctypes.CDLL) -> str:
+    """Why the last launch failed."""
+    text = ctypes.create_string_buffer(2000)
+    runtime.ortisan_cuda_refusal(text, len(text))
+    return text.value.decode(errors="replace")
 
 
 def emulate_artifact(artifact: Artifact, child: Runner, say: Say) -> Emulator:

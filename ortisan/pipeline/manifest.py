@@ -121,8 +121,11 @@ def describe_compilation(compiled: Compilation, *, built: bool = False) -> dict[
     }
 
 
-COARSEST = {"fp16": DType.FLOAT16, "bf16": DType.BFLOAT16, "weights-bf16": DType.BFLOAT16}
-"""The coarsest type that a precision computes in or stores weights in."""
+COARSEST = {
+    "fp16": DType.FLOAT16,
+    **dict.fromkeys(("bf16", "weights-bf16", "weights-int8"), DType.BFLOAT16),
+}
+"""The type whose rounding is about that of a precision."""
 
 
 def rounded_floats(compiled: Compilation) -> dict[str, DType]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # the command line shows the options without the compiler beh
     from ortisan.runtime.settings import Weights
 
 Dims: TypeAlias = "Mapping[str, int | tuple[int, int] | Literal['free']]"
-Precision: TypeAlias = Literal["keep", "bf16", "fp16", "weights-bf16"]
+Precision: TypeAlias = Literal["keep", "bf16", "fp16", "weights-bf16", "weights-int8"]
 Keep: TypeAlias = Literal["faster", "all"]
 Verify: TypeAlias = "bool | Literal['emulate']"
 Form: TypeAlias = Literal["text", "choice", "flag", "list", "dims", "between"]
@@ -98,8 +98,8 @@ class Options:
     precision: Precision = field(
         default="keep",
         metadata=_choice(
-            "keep|bf16|fp16|weights-bf16",
-            "Of float32 models. CPUs: bf16 multiplies bfloat16, weights-bf16 stores weights so. GPUs: fp16.",
+            "keep|bf16|fp16|weights-bf16|weights-int8",
+            "Of float32 models. CPUs: bf16 multiplies bfloat16, weights-* store weights so. GPUs: fp16.",
         ),
     )
     tf32: bool = field(default=False, metadata=_flag("GPUs: products may round to TF32."))

@@ -153,7 +153,7 @@ def test_gpu_options_are_not_for_cpus(model: GpuModel, options: dict[str, Any]) 
 
 
 def test_other_precisions_are_refused(model: GpuModel) -> None:
-    with pytest.raises(ortisan.OptionError, match="must be 'keep', 'bf16', 'fp16' or 'weights-bf16', not 'int4'"):
+    with pytest.raises(ortisan.OptionError, match="'weights-bf16' or 'weights-int8', not 'int4'"):
         ortisan.compile(model.model, target="cuda:80", precision="int4")  # type: ignore[arg-type]
     with pytest.raises(ortisan.OptionError, match="precision='bf16' is not for cuda:80, which takes keep, fp16"):
         ortisan.compile(model.model, target="cuda:80", precision="bf16")

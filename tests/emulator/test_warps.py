@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -168,7 +170,7 @@ $wait: ld.acquire.gpu.global.u32 %r1, [%d1]; setp.ne.u32 %p1, %r1, %r0; @%p1 bra
 
 def test_each_kernel_is_counted(device: Device) -> None:
     """Launches, blocks and bytes, in the order of first launches."""
-    names = [fresh("_Z5countIfEvPT_"), fresh("count")]
+    names = [fresh("first"), fresh("second")]
     body = "mov.u32 %r0, %tid.x; ld.param.u64 %d1, [out]; mad.wide.u32 %d1, %r0, 4, %d1; ld.global.u32 %r1, [%d1]; "
     for name in names:
         device.load(module(name, ["u64 out"], body + "add.u32 %r1, %r1, 1; st.global.u32 [%d1], %r1; ret;"))
@@ -201,3 +203,22 @@ def test_programs_take_turns(device: Device) -> None:
     device.forget()
     with pytest.raises(EmulationError, match=f"no program has the kernel {name}"):
         device.launch(name, (1,), (1,), out)
+
+
+@pytest.mark.parametrize(
+    "name, short",
+    [
+        ("_Z4normPfi", "norm"),
+        ("_Z4rowsIfLi4EEvPT_", "rows<float>"),
+        ("_ZN7cutlass6KernelIN2ns9UniversalI1A1BEEEEvNT_6ParamsE", "cutlass::Kernel<Universal>"),
+        ("_ZN7cutlass7Kernel2INS_4gemm6kernel5FusedIS7_EEEvNT_6ParamsE", "cutlass::Kernel2<Fused>"),
+        ("_ZN12_GLOBAL__N_16gatherILi4EEEvPl", "(anonymous namespace)::gather<4>"),
+    ],
+)
+def test_kernels_have_short_names(name: str, short: str, device: Device) -> None:
+    """In counters and in what faults say."""
+    device.load(module(name, ["u64 out"], "ld.param.u64 %d1, [out]; st.global.u32 [%d1], 1; ret;"))
+    device.reset_counters()
+    with pytest.raises(EmulationError, match=f"^{re.escape(short)}, line"):
+        device.launch(name, (1,), (1,), np.uint64(8))
+    assert device.kernel_counters()[name][0] == short

@@ -172,9 +172,8 @@ class Architecture:
     others: tuple[tuple[int, ...], ...] = ((3, 96, 64),)
     """Sizes of an item that it is verified at as well."""
     plain: bool = True
-    """Whether it is one subgraph, with as many copies as images come in and go out."""
+    """Whether nothing is moved between the images that come in and those that go out."""
     dynamic: bool = True
-    copies: int = 2
 
 
 ARCHITECTURES = {

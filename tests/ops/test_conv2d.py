@@ -50,6 +50,8 @@ CASES = [
     _conv("valid", 2, 2, (3, 3), auto_pad="VALID"), _conv("tall", 2, 2, (5, 1), strides=[3, 1]),
     _conv("line", 17, 3, (5,), image=(23,), pads=[4, 0]), _conv("strided_line", 5, 33, (3,), image=(40,), strides=[2], dilations=[3]),
     _conv("same_upper", 3, 4, (4, 3), auto_pad="SAME_UPPER"), _conv("same_lower", 3, 4, (4, 3), auto_pad="SAME_LOWER"),
+    _conv("same_dynamic", 3, 4, (3, 3), auto_pad="SAME_UPPER", strides=[2, 3]), _conv("same_dynamic_lower", 3, 4, (4, 1), auto_pad="SAME_LOWER", strides=[3, 2]),
+    _conv("same_dynamic_dilated", 3, 4, (2, 3), ort=False, auto_pad="SAME_LOWER", dilations=[1, 2], strides=[2, 4]), _conv("same_dynamic_line", 3, 4, (5,), image=(9,), auto_pad="SAME_UPPER", strides=[2]),
     _conv("same_strided", 3, 4, (3, 3), auto_pad="SAME_UPPER", strides=[2, 3], dynamic=False),
     _conv("1x1_strided", 64, 17, (1, 1), strides=[2, 2]), _conv("1x1_padded", 17, 3, (1, 1), **AROUND),
     _conv("whole_image", 17, 5, (9, 7), dynamic=False, bias=True), _conv("double", 17, 20, (3, 3), dtype=np.float64, **AROUND, ort=False),
@@ -133,8 +135,10 @@ def test_the_reference_is_the_same_everywhere() -> None:
 
 
 def test_what_is_not_supported_is_refused() -> None:
-    same = _conv("same", 2, 2, (3, 3), auto_pad="SAME_UPPER", strides=[2, 2])
-    refused(same, "auto_pad of Conv with strides depends on the dynamic dim")
+    refused(_conv("both", 2, 2, (3, 3), auto_pad="SAME_UPPER", pads=[1, 1, 1, 1]), "both pads and auto_pad=SAME_UPPER")
+    refused(
+        _conv("other", 2, 2, (3, 3), kernel_shape=[5, 5]), "a kernel_shape of .5, 5., and filters of .3, 3.|inferred"
+    )
     more = Case("more", "Conv", {"x": values(1, 2, 3, 3, 3, 3), "w": values(2, 2, 1, 1, 1, 1)}, constants=("w",))
     refused(more, "lines, images and volumes, with 3, 4 and 5 dims")
     deep = _conv("deep", 2, 2, (5, 1, 1), image=(3, 4, 4), dynamic=False)

@@ -38,7 +38,12 @@ BOTH = {
     "many_channels": {"kernel_shape": [3, 3], "shape": (1, 603, 5, 9), "pads": [1, 1, 1, 1]},
     "wide": {"kernel_shape": [5, 5], "shape": (1, 20, 12, 40), "pads": [2, 2, 2, 2]},
 }
-CASES = [_pool(op, name, **attributes) for op in ("MaxPool", "AveragePool") for name, attributes in BOTH.items()]
+DYNAMIC = {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER"}
+CASES = [
+    _pool("MaxPool", "same_dynamic", **DYNAMIC),
+    _pool("MaxPool", "same_dynamic_line", shape=(2, 3, 8), kernel_shape=[4], strides=[3], auto_pad="SAME_LOWER"),
+]
+CASES += [_pool(op, name, **attributes) for op in ("MaxPool", "AveragePool") for name, attributes in BOTH.items()]
 CASES += [
     _pool("AveragePool", "counts", kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1),
     _pool("AveragePool", "counts_ceil", kernel_shape=[3, 3], strides=[2, 3], pads=[1, 0, 0, 1], count_include_pad=1, ceil_mode=1),
@@ -107,3 +112,10 @@ def test_the_reference_is_the_same_everywhere() -> None:
 def test_other_numbers_of_dims_are_refused(op: str) -> None:
     more = {"x": values(1, 2, 4, 4, 4, 4)}
     refused(Case("plain", op, more, {"kernel_shape": [2, 2, 2, 2]}), "lines, images and volumes, with 3, 4 and 5 dims")
+
+
+def test_a_mean_of_windows_that_depend_on_the_size_is_refused() -> None:
+    refused(
+        _pool("AveragePool", "same_dynamic", **DYNAMIC),
+        "auto_pad of AveragePool with strides depends on the dynamic dim",
+    )

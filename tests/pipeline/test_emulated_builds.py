@@ -23,7 +23,7 @@ from ortisan.codegen.cpu.backend import CpuBackend
 from ortisan.codegen.cpu.isa import find_isa
 from ortisan.emulator.device import Counters
 from ortisan.emulator.fatbin import Part
-from ortisan.errors import ArtifactError, OptionError, ToolchainError
+from ortisan.errors import ArtifactError, EmulationError, OptionError, ToolchainError
 from ortisan.pipeline import emulate
 from ortisan.pipeline.emulate import SMALL, Emulator, small_dims
 from ortisan.pipeline.estimate import Estimate
@@ -33,8 +33,8 @@ from tests.pipeline.fault_models import three_parts
 from tests.test_cli import run
 
 LAUNCHED = {
-    "_Z5gemm1": ("void gemm<A<B>, C>(float*)", Counters(2, 8, 90, 4, 1500, 300)),
-    "_Z4norm": ("norm(float*)", Counters(1, 1, 7, 0, 20, 10)),
+    "_Z5gemm1": ("gemm<A>", Counters(2, 8, 90, 4, 1500, 300)),
+    "_Z4norm": ("norm", Counters(1, 1, 7, 0, 20, 10)),
 }
 """Two kernels."""
 
@@ -68,7 +68,8 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> list[Part]:
     device = SimpleNamespace(use=lambda programs: None, reset_counters=lambda: None, kernel_counters=lambda: LAUNCHED)
     monkeypatch.setattr(emulate, "open_device", lambda say: device)
     monkeypatch.setattr(emulate, "translate", lambda text: text)
-    monkeypatch.setattr(emulate, "_RUNTIMES", [SimpleNamespace(ortisan_cuda_watch=lambda watch: None)])
+    runtime = SimpleNamespace(ortisan_cuda_watch=lambda watch: None, ortisan_cuda_refusals=lambda: 0)
+    monkeypatch.setattr(emulate, "_RUNTIMES", [runtime])
     return found
 
 
@@ -192,6 +193,22 @@ def test_an_emulated_session_is_a_session(parts: list[Part], tmp_path: Path) -> 
     binding.bind_output(session.get_outputs()[0].name)
     session.run_with_iobinding(binding)
     np.testing.assert_array_equal(binding.copy_outputs_to_cpu()[0], have)
+
+
+@pytest.mark.build
+def test_why_a_launch_failed_is_told(parts: list[Part], tmp_path: Path) -> None:
+    """What ONNX Runtime says of the run comes first; generated code has words of its own for any CUDA error."""
+    session = ortisan.emulate(build(mlp(), tmp_path / "out", dims={"batch": (1, 64)}))
+    (runtime,) = emulate._RUNTIMES
+    runtime.ortisan_cuda_refusal = lambda text, size: setattr(text, "value", b"gemm, line 7: misaligned")
+    wrong = {session.get_inputs()[0].name: np.ones((3, 1), np.float32)}
+    with pytest.raises(Exception, match="INVALID_ARGUMENT") as plain:
+        session.run(None, wrong)
+    assert not isinstance(plain.value, EmulationError)
+    numbers = iter((4, 5))
+    runtime.ortisan_cuda_refusals = lambda: next(numbers)
+    with pytest.raises(EmulationError, match=r"Got invalid dimensions.*: gemm, line 7: misaligned$"):
+        session.run(None, wrong)
 
 
 def test_other_sessions_run_in_the_child(parts: list[Part], tmp_path: Path) -> None:

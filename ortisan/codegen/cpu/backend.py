@@ -31,7 +31,7 @@ from ortisan.codegen.cpu.tune.choose import tune
 from ortisan.registry.graph import Graph
 from ortisan.registry.passes.channels_last import channels_last
 from ortisan.registry.passes.fold_affine import fold_affine
-from ortisan.registry.passes.narrow_products import WEIGHTS, narrow_products
+from ortisan.registry.passes.narrow_products import PRECISIONS, narrow_products
 from ortisan.registry.passes.pointwise import pointwise
 from ortisan.registry.passes.widen import widen
 
@@ -53,7 +53,7 @@ class CpuBackend(Backend):
 
     @property
     def precisions(self) -> tuple[str, ...]:
-        return ("keep", *WEIGHTS)
+        return ("keep", *PRECISIONS)
 
     def check(self, options: PlanOptions) -> None:
         check_no_gpu_options(self, options)

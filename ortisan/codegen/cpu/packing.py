@@ -9,9 +9,10 @@ import numpy as np
 from ortisan.registry.dims import Dim, Shape, ceil_div, product
 from ortisan.registry.dtypes import Array, DType
 
-Layout = Literal["plain", "panels_rcr", "panels_rrr", "taps", "winograd"]
+Layout = Literal["plain", "panels_rcr", "panels_rrr", "taps", "winograd", "fours_8", "fours_4"]
 """`panels_*`: columns of B in panels of `panel_width`, each K rows long, the last one padded with zeros; in panels
 of bfloat16 pairs of k lie side by side (templates/cpu/products/panels.h). Matrices of a batch lie one after the other.
+`fours_8` and `fours_4`: numbers of as many bits, four k of a column side by side (templates/cpu/products/block_gemm.h).
 `taps`: a filter per channel, [taps][channels]. `winograd`: filters of 3 x 3 as `panels_rcr` of each of the 36 terms of
 templates/cpu/images/winograd.h.
 """
@@ -43,6 +44,8 @@ def pack(data: Array, layout: Layout) -> Array:
         return pack(terms.reshape(-1, len(data), data.shape[-1]).astype(data.dtype), "panels_rcr")
     if layout == "taps":
         return np.ascontiguousarray(data.reshape(len(data), -1).T).reshape(-1)
+    if layout in ("fours_8", "fours_4"):
+        return _pack_fours(data, 8 if layout == "fours_8" else 4)
     if data.ndim > 2:
         return np.concatenate([pack(matrix, layout) for matrix in data])
     b = data.T if layout == "panels_rcr" else data  # [K, N]
@@ -60,10 +63,24 @@ def pack(data: Array, layout: Layout) -> Array:
     return packed.reshape(-1)
 
 
+def _pack_fours(q: Array, bits: int) -> Array:
+    """q[N, K] with K in whole blocks, so that it can be cut by eights."""
+    width = panel_width(DType.FLOAT32)
+    columns, depth = q.shape
+    padded = np.zeros((ceil_div(columns, width) * width, depth), np.uint8)
+    padded[:columns] = q
+    fours = padded.reshape(-1, width, depth // 4, 4).swapaxes(1, 2)
+    if bits == 4:
+        fours = fours[:, 0::2] | (fours[:, 1::2] << 4)
+    return np.ascontiguousarray(fours).reshape(-1)
+
+
 def packed_bytes(shape: Shape, dtype: DType, layout: Layout) -> int:
     """The size of a packed constant."""
     if layout in ("plain", "taps"):
         return int(dtype.size * product(shape))
+    if layout in ("fours_8", "fours_4"):
+        return int(packed_elements(shape[1], shape[0], DType.FLOAT32)) // (1 if layout == "fours_8" else 2)
     if layout == "winograd":
         return int(dtype.size * len(_WINOGRAD) ** 2 * packed_elements(shape[-1], shape[0], dtype))
     columns, depth = shape[-2:] if layout == "panels_rcr" else reversed(shape[-2:])

@@ -20,7 +20,7 @@ from ortisan.registry.dtypes import Array, DType
 from ortisan.registry.graph import DimValues, Op, TensorType
 from ortisan.registry.refusal import Refused
 
-__all__ = ["Bmm", "Gemm"]
+__all__ = ["BlockGemm", "Bmm", "Gemm"]
 
 MemoryOrder = Literal["rcr", "rrr"]
 
@@ -119,3 +119,68 @@ class Bmm(Op):
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> Dim:
         return product((2, inputs[0].shape[-1], *outputs[0].shape))
+
+
+@dataclass(frozen=True)
+class BlockGemm(Op):
+    """x[..., K] times a matrix of few bits in blocks along K, plus a bias[N] when there is a fifth input.
+
+    w[n, k] = (q[n, k] - zero[n, k // block]) * scale[n, k // block], with q uint8[N, K in whole blocks] below 2^bits,
+    scale and zero float32[N, blocks]. With `rounded`, each block of x is rounded to 8 bits first: to whole multiples
+    of its largest magnitude / 127. torch: F.linear(x, (q - zero) * scale).
+    """
+
+    bits: int
+    block: int
+    depth: int
+    """K"""
+    bias: bool = False
+    rounded: bool = False
+
+    stem: ClassVar[str] = "block_gemm"
+    ait: ClassVar[str | None] = "gemm_rcr, gemm_rcr_bias"
+
+    @property
+    def name(self) -> str:
+        return f"block_gemm_{self.bits}x{self.block}{'_bias' if self.bias else ''}"
+
+    def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
+        x, q, scale, zero, *bias = inputs
+        if x.dtype is not DType.FLOAT32 or q.dtype is not DType.UINT8 or {scale.dtype, zero.dtype} != {DType.FLOAT32}:
+            raise Refused(f"a product with a quantized weight is float32, not {x}, {q}, {scale}, {zero}")
+        if self.bits not in (4, 8) or self.block < 16 or self.block % 16:
+            raise Refused(f"{self.bits} bits in blocks of {self.block} are not defined")
+        if x.rank < 1 or q.rank != 2 or scale.shape != zero.shape:
+            raise Refused(f"a product needs a matrix, not {q}, with as many zeros {zero} as scales {scale}")
+        if q.shape[1] != -(-self.depth // self.block) * self.block:
+            raise Refused(f"{q} has no {self.depth} rows in whole blocks of {self.block}")
+        facts.equal(x.shape[-1], self.depth, "inner dims of the product")
+        facts.equal(scale.shape[0], q.shape[0], "scales and product width")
+        if bias:
+            facts.equal(bias[0].shape[0], q.shape[0], "bias and product width")
+        return (TensorType(x.dtype, (*x.shape[:-1], q.shape[0])),)
+
+    def weight(self, q: Array, scale: Array, zero: Array) -> Array:
+        """w[N, K] in float32, as it is before anything is rounded."""
+        numbers = q.astype(np.float32).reshape(*scale.shape, self.block)
+        return ((numbers - zero[..., None]) * scale[..., None]).reshape(len(q), -1)[:, : self.depth]
+
+    def reference(self, inputs: Sequence[Array], dims: DimValues) -> tuple[Array, ...]:
+        x, q, scale, zero, *bias = inputs
+        w = self.weight(q, scale, zero).astype(np.float64)
+        with np.errstate(all="ignore"):
+            y = np.matmul(_rounded(x, self.block) if self.rounded else x.astype(np.float64), w.T)
+            return ((y + bias[0] if bias else y).astype(np.float32),)
+
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> Dim:
+        return product((2, inputs[0].shape[-1], *outputs[0].shape))
+
+
+def _rounded(x: Array, block: int) -> Array:
+    """Each block of a row as multiples of its largest magnitude / 127; a block that is not finite is NaN."""
+    depth, count = x.shape[-1], -(-x.shape[-1] // block)
+    padded = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, count * block - depth)])
+    blocks = padded.reshape(*x.shape[:-1], count, block)
+    one = np.abs(blocks).max(axis=-1, keepdims=True) / np.float32(127)
+    whole = np.rint(np.divide(blocks, one, out=np.zeros_like(blocks), where=one > 0))
+    return np.where(np.isfinite(one), whole * one.astype(np.float64), np.nan).reshape(padded.shape)[..., :depth]

@@ -92,12 +92,34 @@ def _permuted(b: Builder, x: Value, order: tuple[int, ...]) -> Value:
     before = b.producer(x)
     if before is not None and isinstance(before.op, Permute):
         x, order = before.inputs[0], tuple(before.op.order[axis] for axis in order)
+    elif before is not None and isinstance(before.op, Reshape) and order != first(len(order)):
+        joined = _joined(b, before.inputs[0], x.shape, order)
+        if joined is not None:
+            return joined
     if _moves_nothing(x.shape, order):
         shape = tuple(x.shape[axis] for axis in order)
         before = b.producer(x)
         is_undone = before is not None and isinstance(before.op, Reshape) and before.inputs[0].shape == shape
         return before.inputs[0] if before is not None and is_undone else b.reshape(x, shape)
     return b.permute(x, order)
+
+
+def _joined(b: Builder, x: Value, shape: Shape, order: Sequence[int]) -> Value | None:
+    """A permute of neighbouring axes that were joined, as one with what permuted them before: pixels of a shuffle."""
+    before, groups, axis = b.producer(x), [], 0
+    if before is None or not isinstance(before.op, Permute) or len(x.shape) <= len(shape):
+        return None
+    for dim in shape:
+        begin, axis = axis, axis + 1
+        while axis < len(x.shape) and product(x.shape[begin:axis]) != dim:
+            axis += 1
+        if product(x.shape[begin:axis]) != dim:
+            return None
+        groups.append(range(begin, axis))
+    if axis != len(x.shape):
+        return None
+    apart = tuple(before.op.order[inner] for outer in order for inner in groups[outer])
+    return b.reshape(b.permute(before.inputs[0], apart), (shape[axis] for axis in order))
 
 
 def _moves_nothing(shape: Shape, order: Sequence[int]) -> bool:

@@ -1,11 +1,9 @@
 // The C interface.
 #include "emulator.h"
 
-#include <cxxabi.h>
 #include <sched.h>
 
 #include <atomic>
-#include <cstdlib>
 
 #include "program.h"
 
@@ -15,7 +13,7 @@ namespace {
 
 std::atomic<int> checks{ORTISAN_EMULATOR_BOUNDS | ORTISAN_EMULATOR_UNINITIALIZED | ORTISAN_EMULATOR_RACES};
 std::atomic<int> threads{0};
-thread_local std::string error, kernel, demangled;
+thread_local std::string error, kernel, shown;
 
 int fail(int code, std::string text) {
   error = std::move(text);
@@ -46,15 +44,6 @@ OrtisanEmulatorCounters counters_of(const Totals& t) {
   return {t.launches, t.blocks, t.instructions, t.matrix_products, t.loaded, t.stored};
 }
 
-// A name as C++ has it, or the name itself.
-std::string demangle(const std::string& name) {
-  int status = 0;
-  char* text = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
-  const std::string found = status == 0 ? text : name;
-  std::free(text);
-  return found;
-}
-
 }  // namespace
 
 extern "C" {
@@ -72,7 +61,7 @@ int ortisan_emulator_launch(const char* name, const unsigned grid[3], const unsi
   if (kernel == nullptr) return fail(ORTISAN_EMULATOR_NO_KERNEL, std::string("no program has the kernel ") + name);
   const std::string wrong = misfit(*kernel, grid, block, shared);
   if (!wrong.empty())
-    return fail(ORTISAN_EMULATOR_INVALID_CONFIGURATION, kernel->name + " can't be launched: " + wrong);
+    return fail(ORTISAN_EMULATOR_INVALID_CONFIGURATION, short_name(kernel->name) + " can't be launched: " + wrong);
   Launch launch;
   launch.kernel = kernel;
   for (int d = 0; d < 3; ++d) launch.grid[d] = grid[d], launch.block[d] = block[d];
@@ -114,8 +103,8 @@ int ortisan_emulator_count_kernel(size_t number, const char** name, const char**
   Totals totals;
   if (!counted(number, &kernel, &totals)) return 1;
   *counters = counters_of(totals);
-  demangled = demangle(kernel);
-  *name = kernel.c_str(), *readable = demangled.c_str();
+  shown = short_name(kernel);
+  *name = kernel.c_str(), *readable = shown.c_str();
   return 0;
 }
 void ortisan_emulator_reset_counters(void) { reset_counts(); }

@@ -12,6 +12,9 @@ namespace ortisan::emulator {
 std::string load_program(const char* text);
 void forget_kernels();
 const Kernel* find_kernel(const std::string& name);
+// The name of a function without types of parameters, and of its template's arguments the first, without scope and arguments:
+// gemm::Kernel<Universal>.
+std::string short_name(const std::string& kernel);
 void* find_variable(const std::string& name, size_t* bytes);
 
 void add_extent(const void* begin, size_t bytes, bool writable);

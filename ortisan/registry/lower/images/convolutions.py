@@ -11,7 +11,9 @@ from ortisan.registry.lower.images.windows import (
     Windows,
     across,
     channels_first,
+    check_kernel,
     image,
+    padded,
     plane_of,
     windows_of,
 )
@@ -25,10 +27,12 @@ def conv(site: Site) -> Value:
 
 
 def convolution(site: Site) -> Value:
-    b, x, w = site.builder, site.need(0), site.need(1)
-    rank = len(x.shape)
+    rank, w = len(site.need(0).shape), site.need(1)
     if len(w.shape) != rank or not all(map(is_static, w.shape)):
         raise Refused(f"Conv needs filters of known size with {rank} dims, not {w.type}")
+    check_kernel(site, w.shape[2:])
+    site = padded(site, w.shape[2:]) if rank in (3, 4, 5) else site
+    b, x = site.builder, site.need(0)
     if rank == 5:
         return _over_volumes(site)
     windows = plane_of(windows_of(site, w.shape[2:], x.shape[2:]))

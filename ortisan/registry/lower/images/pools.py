@@ -22,6 +22,7 @@ from ortisan.registry.lower.images.windows import (
     channels_first,
     image,
     numbers,
+    padded,
     plane_of,
     windows_of,
 )
@@ -36,7 +37,8 @@ _Kind = Literal["max", "mean"]
 def max_pool(site: Site) -> Result:
     if any(site.used[1:]):
         return with_indices(site)
-    return _pool(site, site.need(0), "max", counts=False)
+    known = padded(site, numbers(site, "kernel_shape", (1,) * (len(site.need(0).shape) - 2)), -math.inf)
+    return _pool(known, known.need(0), "max", counts=False)
 
 
 @lowers("AveragePool", attributes=[*_ATTRIBUTES, "count_include_pad"])

@@ -18,7 +18,7 @@ from ortisan.registry.dtypes import Array
 from ortisan.registry.entries import Site, lowers
 from ortisan.registry.graph import Value
 from ortisan.registry.lower.images.volumes import as_planes, as_volume, layers, stacked, volume, volume_first
-from ortisan.registry.lower.images.windows import Steps, across, channels_first, image, numbers
+from ortisan.registry.lower.images.windows import Steps, across, channels_first, check_kernel, image, numbers
 from ortisan.registry.ops import Conv2d, DynamicSlice
 from ortisan.registry.refusal import Refused
 
@@ -36,6 +36,7 @@ def conv_transpose(site: Site) -> Value:
         raise Refused(f"ConvTranspose needs constant filters with {rank} dims, not {w.type}")
     if group < 1 or w.shape[0] % group:
         raise Refused(f"ConvTranspose of {w.shape[0]} channels can't have {group} groups")
+    check_kernel(site, w.shape[2:])
     places = x.shape[2:]
     strides, dilations = _steps(site, rank - 2)
     filters = _spread(w.data, dilations)
@@ -48,22 +49,33 @@ def conv_transpose(site: Site) -> Value:
     ends = [begin + size for begin, size in zip(begins, sizes, strict=True)]
     more = [_more(*each) for each in zip(last.shape[1:-1], taps, strides, ends, strict=True)]
     steps = [Steps(tap, 1, 1, tap - 1, tap - 1 + extra) for tap, extra in zip(taps, more, strict=True)]
-    whole = _placed(b, _convolved(b, last, phases, steps, group), strides, group)
+    own = None if bias is None else _biases(b, bias, strides, group)
+    operands = [phases] if own is None else [phases, own]
+    whole = _placed(b, _convolved(b, last, operands, steps, group), strides, group)
     part = DynamicSlice((0, *begins, 0), (whole.shape[0], *sizes, whole.shape[-1]), (1,) * len(whole.shape))
     y = whole if whole.shape == part.sizes else b.add(part, whole)
-    y = y if bias is None else b.elementwise("ADD", y, bias)
+    y = y if bias is None or own is not None else b.elementwise("ADD", y, bias)
     return volume_first(b, y) if rank == 5 else channels_first(b, y, rank)
 
 
-def _convolved(b: Builder, x: Value, filters: Value, steps: Sequence[Steps], group: int) -> Value:
-    windows = across(*steps[-2:])
+def _biases(b: Builder, bias: Value, strides: Sequence[int], group: int) -> Value | None:
+    """The constant bias of each phase."""
+    if bias.data is None or bias.data.size % group:
+        return None
+    own = bias.data.reshape(group, 1, -1)
+    return b.constant(np.repeat(own, product(strides), axis=1).reshape(-1), bias.name)
+
+
+def _convolved(b: Builder, x: Value, operands: Sequence[Value], steps: Sequence[Steps], group: int) -> Value:
+    """With the filters, and the bias where there is one."""
+    filters, *bias = operands
+    op = Conv2d(pads=across(*steps[-2:]).pads, group=group, bias=bool(bias))
     if len(steps) == 2:
-        return b.add(Conv2d(pads=windows.pads, group=group), x, filters)
+        return b.add(op, x, filters, *bias)
     count, depth, rows, columns, inner = filters.shape
     planes = stacked(b, layers(b, x, steps[0]), group)
     flat = b.reshape(b.permute(filters, (0, 2, 3, 1, 4)), (count, rows, columns, depth * inner))
-    made = b.add(Conv2d(pads=windows.pads, group=group), as_planes(b, planes), flat)
-    return as_volume(b, made, planes.shape[:2])
+    return as_volume(b, b.add(op, as_planes(b, planes), flat, *bias), planes.shape[:2])
 
 
 def _steps(site: Site, count: int) -> tuple[list[int], list[int]]:

@@ -46,6 +46,7 @@ constexpr CpuFeature cpu_features[] = {
     {"avx512cd", 7, ebx, 28, avx512},
     {"avx512bw", 7, ebx, 30, avx512},
     {"avx512vl", 7, ebx, 31, avx512},
+    {"avx512_vnni", 7, ecx, 11, avx512},
     {"avx512_bf16", 7, eax, 5, avx512, 1},
     {"lahf_lm", 0x80000001, ecx, 0, none},
     {"abm", 0x80000001, ecx, 5, none},

@@ -46,7 +46,7 @@ struct TileLoop {
     const bool in_part = converts && !thin;
     const int64_t depth = in_part ? depth_converted / panels : many_thin ? depth_in_thin_tiles : blocking.depth;
     // A single tile reads B at the speed of memory, where the hardware's own prefetching does best.
-    const bool prefetch = tile_of<P>::prefetches && blocking.prefetch && tiles > 1 && !thin && !converts;
+    const bool prefetch = tile_of<P>::prefetches && blocking.prefetch && tiles > 1 && !thin;
     return {tiles, depth + depth % 2 * (std::is_same_v<W, bfloat16> ? 1 : 0), in_part || many_thin, prefetch};
   }
 };
