@@ -92,9 +92,6 @@ class CallWriter:
         made = tuple(Tensor(name, v.dtype.value, self.shape(v.shape)) for name, v in results.items())
         self.calls.append(Call(op, make or {}, tuple(args), made, origin or self.graph.name))
 
-    def alias(self, node: Node, name: str) -> None:
-        self._names[node.output] = name
-
     def target(self, node: Node) -> dict[str, list[ProgramDim]]:
         """The shape of the result, in dims that have a value before the call runs."""
         dims = self.shape(node.output.shape)

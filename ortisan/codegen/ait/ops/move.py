@@ -224,11 +224,6 @@ def _block(b: Composer, x: Value, axis: int, size: Dim, value: float) -> Value |
     return compose_full(b, Full((*x.shape[:axis], size, *x.shape[axis + 1 :]), value, x.dtype), ())[0]
 
 
-def padded_width(b: Composer, dim: Dim) -> int:
-    """A multiple of 8 that is above all that the dim can be, as pad_last_dim wants it."""
-    return -(-(range_of(dim, b.bounds)[1] + 1) // 8) * 8
-
-
 def _call_pad(w: CallWriter, node: Node) -> None:
     width, rank = node.output.shape[-1], len(node.output.shape)
     w.add(node, "pad_last_dim", [w.read(node.inputs[0])], {"ndim": rank, "out_dim": width})
