@@ -21,6 +21,7 @@ from ortisan.torch.graph import check_custom_ops
 from ortisan.torch.options import FrontOptions
 from ortisan.torch.packing import needs_no_packing
 from ortisan.torch.reasons import no_form_of
+from ortisan.torch.rewrites import rewrite
 from ortisan.torch.widen import widen_mixed_nodes
 
 _DTYPES_HERE = {
@@ -41,7 +42,7 @@ def to_onnx(
     every submodule that shall be a function has to be there.
     """
     check_custom_ops(program.graph)
-    _cast_subtrahends(program.graph_module)
+    rewrite(program.graph_module.graph)
     with quiet_exporter():
         try:
             written = torch.onnx.export(
@@ -63,17 +64,6 @@ def to_onnx(
         if is_whole:
             check_found(found, options.functions)
     return written.model, functional
-
-
-def _cast_subtrahends(module: torch.fx.GraphModule) -> None:
-    """number - x, where x is of whole numbers and the result is not: torch.onnx can't promote a number on the left."""
-    for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.rsub.Scalar):
-        x, dtype = node.args[0], node.meta["val"].dtype
-        if x.meta["val"].dtype != dtype:
-            with module.graph.inserting_before(node):
-                cast = module.graph.call_function(torch.ops.aten._to_copy.default, (x,), {"dtype": dtype})
-            cast.meta["val"] = x.meta["val"].to(dtype)
-            node.replace_input_with(x, cast)
 
 
 def transform(model: ir.Model, options: FrontOptions) -> ir.Model:
