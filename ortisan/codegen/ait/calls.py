@@ -12,7 +12,7 @@ from ortisan.codegen.ait.model import AitConstant
 from ortisan.codegen.ait.own import OwnKernel
 from ortisan.codegen.ait.program import Call, Derived, Kernel, Program, ProgramDim, Symbol, Tensor, shape, tensor
 from ortisan.codegen.expressions import DimPrinter
-from ortisan.registry.dims import settle
+from ortisan.registry.dims import product, settle
 from ortisan.registry.graph import Graph, Node, TensorType, Value
 from ortisan.registry.refusal import Refused
 
@@ -103,6 +103,10 @@ class CallWriter:
         """A reshape finds one dim itself (-1). Of two, one is left as its factors at first."""
         source, dims = self.read(node.inputs[0]), list(node.output.shape)
         unknown = self._unknown(dims, node.inputs[0].shape)
+        if unknown and settle(product(dims) - product(node.inputs[0].shape)) != 0:
+            raise Refused(
+                f"AITemplate can't tell that {node.inputs[0].type} has as many elements as {node.output.type}"
+            )
         if len(unknown) > 1:
             axis = unknown[0]
             split = [*dims[:axis], *_factors(dims[axis]), *dims[axis + 1 :]]

@@ -113,6 +113,7 @@ def _slice_rule(node: Node, bounds: Bounds) -> Reason:
         for dim, start, size, step in zip(x.shape, op.starts, op.sizes, op.steps, strict=True):
             _slice_ends(dim, start, size, step)
             _check_fits(bounds, dim, start, size)
+            _check_rest(bounds, dim, size)
     except Refused as refused:
         return str(refused)
     return None
@@ -163,6 +164,13 @@ def _check_fits(bounds: Bounds, dim: Dim, start: Dim, size: Dim) -> None:
     needed = settle(start + size) if is_static(start) else settle(dim - start)
     if is_static(needed) and least < needed:
         raise Refused(f"a slice of {needed} needs a dim that is never shorter, and {dim} may be {least}")
+
+
+def _check_rest(bounds: Bounds, dim: Dim, size: Dim) -> None:
+    """What is cut off may be longer than the dim, where a guard says that it is not: AITemplate knows no guards."""
+    cut = settle(dim - size)
+    if is_static(cut) and not is_static(dim) and range_of(dim, bounds)[0] < cut:
+        raise Refused(f"AITemplate can't tell that {dim} is at least {cut}")
 
 
 def _call_slice(w: CallWriter, node: Node) -> None:
