@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "blocking.h"
+#include "clamp.h"
 #include "launch.h"
 #include "pieces.h"
 #include "tile.h"
@@ -88,12 +89,26 @@ struct MacroTile {
             for (int64_t p = 0; p < min_of(panels, at_once); ++p) prefetch(row + r + i, col + p * NR);
           }
         }
-        add(r, height, k0, k1, converted, sums + r * width, next);
+        if (!add_clamped_to(epilogue, r, height, next)) {
+          add(r, height, k0, k1, converted, sums + r * width, next);
+          if (k1 == K) run_epilogue(r, height, sums + r * width, epilogue);
+        }
         next.from += share;
-        if (k1 == K) run_epilogue(r, height, sums + r * width, epilogue);
         r += height;
       }
     }
+  }
+
+  // Where results are clamped sums over one block of k, and no panel is part empty, tiles write them by themselves.
+  template <class Epilogue>
+  bool add_clamped_to(const Epilogue& epilogue, int64_t r, int64_t height, const Next& next) const {
+    if constexpr (is_clamped<Epilogue> && tile_of<C>::clamps && std::is_same_v<C, T>) {
+      if (K > blocking.depth || panels > 2 || N - col < panels * NR || next.fetches > 1) return false;
+      T* const out = epilogue.out + (row + r) * N + col;
+      add_clamped<T>(height, panels, K, a + r * lda, lda, packed, K * NR, out, N, next, epilogue.clamp.from(col));
+      return true;
+    }
+    return false;
   }
 
   // Adds to the sums of `height` rows from r on what the k in [k0, k1) give.
@@ -106,9 +121,10 @@ struct MacroTile {
       }
       add_tile<C>(height, count, block, count, converted, NR, sums, NR, k0 > 0, next);
     } else if (panels == 1) {
-      add_tile<C>(height, count, a + r * lda + k0, lda, packed + k0 * NR, NR, sums, NR, k0 > 0, next);
+      add_tile<C>(height, count, a + r * lda + k0, lda, packed + k0 * NR, NR, sums, NR, k0 > 0, next, N - col);
     } else {
-      add_panels<C>(height, panels, count, a + r * lda + k0, lda, packed + k0 * NR, K * NR, sums, k0 > 0, next);
+      add_panels<C>(height, panels, count, a + r * lda + k0, lda, packed + k0 * NR, K * NR, sums, k0 > 0, next,
+                    N - col);
     }
   }
 

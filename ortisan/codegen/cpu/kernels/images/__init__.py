@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,14 +9,17 @@ import numpy as np
 from ortisan.codegen.cpu.call import CallContext, call_of
 from ortisan.codegen.cpu.group import Group, rows_and_columns
 from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param, Template, flag, only_node, op_of
+from ortisan.codegen.cpu.kernels.images.blocks import BLOCK
+from ortisan.codegen.cpu.kernels.images.windows import window_sizes
 from ortisan.codegen.cpu.kernels.products import anchor_of, epilogue_of
 from ortisan.codegen.cpu.loops.boxes import bits
 from ortisan.codegen.cpu.loops.chain import Chain
+from ortisan.codegen.cpu.loops.epilogue import Clamp, clamp_of
 from ortisan.codegen.cpu.packing import panel_width
 from ortisan.codegen.cpu.row import CpuKernel
 from ortisan.codegen.cpu.tune.blocking import DEFAULT, BlockingTable, BlockingUpTo
 from ortisan.registry.builder import is_constant
-from ortisan.registry.dims import Dim, ceil_div, is_static, minimum, product, typical
+from ortisan.registry.dims import ceil_div, is_static, minimum, product, typical
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Node
 from ortisan.registry.ops import Conv2d, Pool2d, Resize2d
@@ -50,6 +52,8 @@ class ConvContext:
     epilogue: Chain
     more: tuple[str, ...] = ()
     """further arguments of the function"""
+    clamp: Clamp | None = None
+    """What the epilogue comes to, where the kernel does that by itself."""
 
 
 def emit_conv(group: Group, context: EmitContext) -> KernelSpec:
@@ -58,7 +62,7 @@ def emit_conv(group: Group, context: EmitContext) -> KernelSpec:
     printer, cpp = context.printer, x.dtype.cpp
     epilogue, params, arguments = epilogue_of(group, anchor, context)
     filters, depth = w.shape[0] // op.group, product(w.shape[1:])
-    sizes = printer.all(_sizes(anchor, w.shape[1:3], op.group))
+    sizes = printer.all(window_sizes(anchor, w.shape[1:3], op.group))
     blockings = context.blockings(x.dtype, depth, (filters,), rows_and_columns(y.shape)[0], packed=False)
     usual = 2 * panel_width(x.dtype)
     factors = (Param("x", cpp), Param("w", cpp))
@@ -66,7 +70,9 @@ def emit_conv(group: Group, context: EmitContext) -> KernelSpec:
         body = ConvContext((*factors, *params), cpp, "dot2d", sizes, filters, NO_BLOCKING, epilogue)
         return KernelSpec(_DOT, group.name, body, (context.read(x), context.weight(w, "plain"), *arguments))
     if op.group == x.shape[3] == w.shape[0]:
-        body = ConvContext((*factors, *params), cpp, "depthwise2d", sizes, 0, NO_BLOCKING, epilogue)
+        body = ConvContext(
+            (*factors, *params), cpp, "depthwise2d", sizes, 0, NO_BLOCKING, epilogue, clamp=clamp_of(epilogue)
+        )
         return KernelSpec(_DEPTHWISE, group.name, body, (context.read(x), context.weight(w, "taps"), *arguments))
     if context.winograd and winograd_pays(anchor):
         wave = max(1, _WAVE_ELEMENTS // winograd_band(x.shape[3]))
@@ -77,7 +83,8 @@ def emit_conv(group: Group, context: EmitContext) -> KernelSpec:
         given = (context.read(x), context.weight(w, "winograd"), Argument("workspace"), *arguments)
         return KernelSpec(_WINOGRAD, group.name, body, given, workspace)
     stored = context.weight(context.reshaped(w, (op.group, filters, depth)), "panels_rcr")
-    body = ConvContext((*factors, *params), cpp, "conv2d", sizes, usual, blockings, epilogue)
+    clamp = clamp_of(epilogue)
+    body = ConvContext((*factors, *params), cpp, "conv2d", sizes, usual, blockings, epilogue, clamp=clamp)
     return KernelSpec(_CONV, group.name, body, (context.read(x), stored, *arguments))
 
 
@@ -106,19 +113,11 @@ def winograd_pays(node: Node) -> bool:
     return bool(max(multiplied, read) + transformed < 0.9 * direct)
 
 
-def _sizes(node: Node, kernel: Sequence[Dim], groups: Dim) -> tuple[Dim, ...]:
-    op = node.op
-    if not isinstance(op, (Conv2d, Pool2d)):
-        raise TypeError(f"{op.name} has no windows")
-    taps = (*kernel, *op.strides, *op.pads[:2], *op.dilations, groups)
-    return (*node.inputs[0].shape, *node.output.shape[1:], *taps)
-
-
 def emit_pool(group: Group, context: EmitContext) -> KernelSpec:
     node, op = only_node(group, Pool2d)
     x, y = node.inputs[0], node.output
     params = (Param("x", x.dtype.cpp), Param("y", y.dtype.cpp, written=True))
-    shape = f"ConvShape{{{', '.join(context.printer.all(_sizes(node, op.kernel, 1)))}}}"
+    shape = f"ConvShape{{{', '.join(context.printer.all(window_sizes(node, op.kernel, 1)))}}}"
     padding = (*map(str, op.pads[2:]), flag(op.counts_padding)) if op.kind == "mean" else ()
     body = CallContext(params, f"{op.kind}_pool2d", (x.dtype.cpp,), (shape, *padding, "x", "y"))
     return KernelSpec(_POOL, group.name, body, (context.read(x), context.write(y)))
@@ -146,7 +145,9 @@ def _objection(node: Node) -> str | None:
 
 
 KERNELS = (
-    CpuKernel(Conv2d, emit_conv, (_CONV, _DEPTHWISE, _DOT, _WINOGRAD), objection=_objection, epilogue=True, in_place=2),
+    CpuKernel(
+        Conv2d, emit_conv, (BLOCK, _CONV, _DEPTHWISE, _DOT, _WINOGRAD), objection=_objection, epilogue=True, in_place=2
+    ),
     CpuKernel(Pool2d, emit_pool, (_POOL,), objection=_objection),
     CpuKernel(Resize2d, emit_resize, (_RESIZE,)),
 )
