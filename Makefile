@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 GPU    := .venv-gpu
-CPP    := 'ortisan/templates/*.h' 'ortisan/templates/*.cpp' 'ortisan/templates/*.cu' 'tests/*.h' 'tests/*.cpp' 'benchmarks/*.cpp'
+CPP    := 'ortisan/templates/*.h' 'ortisan/templates/*.cpp' 'ortisan/templates/*.cu' 'ortisan/templates/*.cuh' 'tests/*.h' 'tests/*.cpp' 'benchmarks/*.cpp'
 
 .PHONY: demo test lint bench real-models fuzz docs clean gpu gpu-test bench-gpu
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import ortisan
-from benchmarks import fresh, layers, products, tables, timing
+from benchmarks import fresh, layers, precision, products, tables, timing
 from benchmarks.__main__ import app
 from benchmarks.machine import Limits, Machine
 from benchmarks.measure import Plan, check_outputs, measure
@@ -215,6 +215,14 @@ def test_a_workload_is_measured(tmp_path: Path) -> None:
     assert result.build.cold is not None
     assert result.build.library_bytes > 0
     assert all(load.private_mb > load.base_mb > 0 for load in result.load.values())
+
+
+@pytest.mark.build
+def test_precisions_are_measured_with_their_errors(tmp_path: Path) -> None:
+    found = precision.rows(BY_NAME["mlp"], tmp_path, ("keep", "bf16"), 0.1)
+    by_name = {row[2]: row for row in found}
+    assert {"ORT", "keep", "bf16"} <= by_name.keys()
+    assert float(by_name["keep"][-1]) < 1e-5 < float(by_name["bf16"][-1]) < 2e-2
 
 
 @pytest.mark.build

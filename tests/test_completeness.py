@@ -45,7 +45,8 @@ def test_every_op_says_what_it_is_in_aitemplate(op: type[Op]) -> None:
         row = AIT_OPS[op]
         assert row.op is op
         assert (row.rule is None) == (row.call is None), "what AITemplate has needs a rule and a call"
-        assert row.call or row.compose, "a row says what becomes of the op"
+        assert row.call or row.compose or row.ours, "a row says what becomes of the op"
+        assert ("ours" in (op.ait or "").split("; ")) == (row.ours is not None)
 
 
 MADE_BY_BUILDER = {"Cast": "cast", "Elementwise": "elementwise", "Permute": "permute", "Reshape": "reshape"}
@@ -114,7 +115,7 @@ def test_files_of_one_source_folder_have_different_names(folders: tuple[str, ...
 
 def test_every_scalar_has_a_cpp_function() -> None:
     headers = "\n".join(path.read_text() for path in (TEMPLATES / "cpu").rglob("*.h"))
-    defined = set(re.findall(r"^inline [\w<>:, ]+ (\w+)\(", headers, re.MULTILINE))
+    defined = set(re.findall(r"^(?:ORTISAN_BOTH )?inline [\w<>:, ]+ (\w+)\(", headers, re.MULTILINE))
     assert {row.cpp for row in SCALARS.values()} <= defined
 
 

@@ -86,7 +86,7 @@ def _add_transformers(cases: Cases) -> None:
     decoder = gpt2(Gpt2Size(layers=2, hidden=24, heads=3, vocabulary=61, positions=64))
     grouped = llama(LlamaSize(layers=2, hidden=48, heads=6, kv_heads=2, intermediate=40, vocabulary=61))
     bounds = {"batch": (1, 4), "sequence": (1, 32)}
-    past = {**bounds, "past_sequence": (0, 32)}
+    past = {**bounds, "past_sequence": (0, 32), "total_sequence": (1, 64)}
     cases.add("bert", small, dims={})
     cases.add("bert-wide", small, dims={}, target="cpu:x86-64-v4")
     cases.add("bert-neon", small, dims={}, target="cpu:aarch64")

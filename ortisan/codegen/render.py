@@ -62,5 +62,5 @@ def plain_files(*folders: str) -> dict[str, str]:
     A source folder is flat: the names of all files that go into one must differ.
     """
     paths = sorted(path for folder in folders for path in (TEMPLATES / folder).iterdir())
-    plain = (path for path in paths if path.suffix in (".h", ".cpp", ".cu", ".map"))
+    plain = (path for path in paths if path.suffix in (".h", ".cuh", ".cpp", ".cu", ".map"))
     return {path.name: path.read_text(encoding="utf-8") for path in plain}

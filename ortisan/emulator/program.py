@@ -46,7 +46,7 @@ def _variable(variable: Variable) -> list[str]:
 _CHECKED = (
     "ld.", "st.global", "st.release", "atom.", "bra.if", "brx.idx", "barrier", "bar.warp", "cp.async", "ldmatrix",
 )  # fmt: skip
-_TOGETHER = ("mma.", "shfl", "vote", "match.", "redux.")
+_TOGETHER = ("shfl", "vote", "match.", "redux.")
 
 
 def _use(handler: str) -> int:
@@ -54,6 +54,7 @@ def _use(handler: str) -> int:
 
     0: a result has no value in lanes where a source has none. 1: all sources need one. 2: the last source, an address,
     needs one. 3: as 0, but of the source that is selected. 4: as 0, for all lanes together.
+    5: elements of a matrix, by the rows and columns that make them.
     """
     if handler.startswith(_CHECKED):
         return 1
@@ -61,6 +62,8 @@ def _use(handler: str) -> int:
         return 2
     if handler.startswith("selp."):
         return 3
+    if handler.startswith("mma."):
+        return 5
     return 4 if handler.startswith(_TOGETHER) else 0
 
 

@@ -34,7 +34,7 @@ def _ops(kernels: Collection[type[Op]]) -> list[str]:
         "",
         "On CPUs a view needs no kernel: its result is its operand's memory. `none` stays in ONNX Runtime there.",
         "",
-        "| op | meaning | CPU | AITemplate |",
+        "| op | meaning | CPU | GPU |",
         "|---|---|---|---|",
     ]
     for c in op_classes():
@@ -46,7 +46,7 @@ def _ops(kernels: Collection[type[Op]]) -> list[str]:
 def _functions() -> list[str]:
     lines = ["## Elementwise functions", "", "| function | ONNX | operands | AITemplate |", "|---|---|---|---|"]
     for row in sorted(SCALARS.values(), key=lambda row: row.name):
-        lines.append(f"| {row.name.lower()} | {', '.join(row.onnx) or '-'} | {row.arity} | {row.ait or 'none'} |")
+        lines.append(f"| {row.name.lower()} | {', '.join(row.onnx) or '-'} | {row.arity} | {row.ait or 'ours'} |")
     return lines
 
 

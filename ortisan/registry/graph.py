@@ -99,7 +99,7 @@ class Op:
     stem: ClassVar[str]
     """Names the op's test and its row in docs/ops.md."""
     ait: ClassVar[str | None]
-    """The AITemplate ops that this becomes on a GPU, or None where it stays in ONNX Runtime there."""
+    """The AITemplate ops that this becomes on a GPU, `ours` for our kernels, None where it stays in ONNX Runtime."""
     view: ClassVar[bool] = False
     """True when the output is the input's memory under another shape."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ortisan.codegen.ait.scalars import COMPARISONS, COMPOSITIONS, FUNCTIONS
+from ortisan.codegen.ait.scalars import COMPOSITIONS, FUNCTIONS
 from ortisan.registry.builder import Builder
 from ortisan.registry.dims import Dim, symbol
 from ortisan.registry.dtypes import DType
@@ -23,13 +23,16 @@ from ortisan.registry.ops import (
     Expand,
     Full,
     Gather,
+    GatherNd,
     Gemm,
+    GroupNorm,
     IndexSelect,
     LayerNorm,
     Pad,
     Permute,
     Pool2d,
     Reduce,
+    Resize2d,
     RmsNorm,
     Rotary,
     Softmax,
@@ -37,10 +40,9 @@ from ortisan.registry.ops import (
 )
 from ortisan.registry.scalars import SCALARS
 from tests.ait.op_cases import Written
+from tests.ait.own_graphs import OWN_GRAPHS
+from tests.ait.shapes import BOUNDS, GROUP, HEADS, KEYS, MASK, NEEDS_P, PAST, SIZES, B, P, S, X
 
-B, S, P = symbol("b"), symbol("s"), symbol("p")
-SIZES = {"b": 2, "s": 5, "p": 3}
-BOUNDS = {"b": (1, 4), "s": (1, 8), "p": (0, 8)}
 _RANDOM = np.random.default_rng(11)
 
 Write = Callable[..., Value | Sequence[Value]]
@@ -54,13 +56,17 @@ def _indices(b: Builder, *numbers: int) -> Value:
     return b.constant(np.array(numbers, np.int64), "indices")
 
 
-X: tuple[Dim, ...] = (B, S, 16)
-HEADS: tuple[Dim, ...] = (B, 4, S, 8)
-KEYS: tuple[Dim, ...] = (B, 4, P + S, 8)
-GROUP: tuple[Dim, ...] = (B, 2, P + S, 8)
-MASK: tuple[Dim, ...] = (B, 1, S, P + S)
-PAST: tuple[Dim, ...] = (B, 4, P, 8)
-NEEDS_P = (B, P)
+def _attention_in_place(b: Builder, x: Value, past: Value) -> list[Value]:
+    """The heads are columns of a product that makes queries, keys and values; another product reads the result."""
+    joined = b.add(Gemm("rcr", True), x, _constant(b, 96, 32), _constant(b, 96))
+    q, k, v = [
+        b.permute(b.reshape(part, (*x.shape[:2], 4, 8)), (0, 2, 1, 3))
+        for part in b.add_many(Split(2, (32, 32, 32)), joined)
+    ]
+    keys, behind = (b.add(Concatenate(2), past, part) for part in (k, v))
+    y = b.permute(b.add(Attention(0.3, causal="lower_right"), q, keys, behind), (0, 2, 1, 3))
+    return [b.add(Gemm("rcr"), b.reshape(y, x.shape), _constant(b, 16, 32)), keys]
+
 
 GRAPHS: dict[str, tuple[Sequence[tuple[str, tuple[Dim, ...]]], Write]] = {
     "gemm_rcr": ([("float32", X)], lambda b, x: b.add(Gemm("rcr"), x, _constant(b, 24, 16))),
@@ -92,14 +98,50 @@ GRAPHS: dict[str, tuple[Sequence[tuple[str, tuple[Dim, ...]]], Write]] = {
         [("float32", HEADS), ("float32", KEYS), ("float32", KEYS), ("float32", MASK), ("float32", NEEDS_P)],
         lambda b, q, k, v, m, _: b.add(Attention(0.3, "additive", empty_rows_zero=True), q, k, v, m),
     ),
+    "attention_after_a_past": (
+        [("float32", HEADS), ("float32", PAST), ("float32", PAST), ("float32", HEADS)],
+        lambda b, x, k, v, new: b.add(
+            Attention(0.3, causal="lower_right", softcap=2.0),
+            x,
+            b.add(Concatenate(2), k, new),
+            b.add(Concatenate(2), v, x),
+        ),
+    ),
+    "attention_in_place": ([("float32", (B, S, 32)), ("float32", PAST)], _attention_in_place),
+    "attention_large_heads": (
+        [("float32", (B, 2, S, 264))] * 3,
+        lambda b, q, k, v: b.add(Attention(0.05, causal="upper_left"), q, k, v),
+    ),
     "attention_grouped": (
         [("float32", (B, 4, S, 8)), ("float32", (B, 2, S, 8)), ("float32", (B, 2, S, 8))],
         lambda b, q, k, v: b.add(Attention(8**-0.5), q, k, v),
     ),
+    "resize_nearest": (
+        [("float32", (B, 4, 5, 6))],
+        lambda b, x: [
+            b.add(Resize2d("nearest", (8, 15), (2.0, 3.0), "asymmetric", "floor"), x),
+            b.add(Resize2d("nearest", (8, 10), (None, None), "half_pixel", "round_prefer_floor"), x),
+        ],
+    ),
     "layernorm": ([("float32", X)], lambda b, x: b.add(LayerNorm(2, 1e-5), x, _constant(b, 16), _constant(b, 16))),
+    "group_norm": (
+        [("float32", (B, 4, 4, 16))],
+        lambda b, x: b.add(GroupNorm(4, 1e-5), x, _constant(b, 16), _constant(b, 16)),
+    ),
     "rms_norm": ([("float32", X)], lambda b, x: b.add(RmsNorm(2, 1e-6), x, _constant(b, 16))),
     "softmax": ([("float32", X)], lambda b, x: b.add(Softmax(2), x)),
+    "softmax_dynamic": ([("float32", X), ("float32", (S,))], lambda b, x, y: [b.add(Softmax(axis, log), x) for axis in (0, 1) for log in (False, True)] + [b.add(Softmax(0), y)]),
     "log_softmax": ([("float32", X)], lambda b, x: b.add(Softmax(2, log=True), x)),
+    "rms_norm_parts": (
+        [("float32", X), ("float16", (B, 3, S))],
+        lambda b, x, h: [b.add(RmsNorm(1, 1e-5, gamma=False), x), b.add(RmsNorm(2, 1e-3, gamma=False), h), b.add(RmsNorm(0, 0.5, gamma=False), x)],
+    ),
+    "rotary_parts": (
+        [("float32", HEADS), ("float32", (B, 1, S, 3)), ("float32", (S, 6)), ("float16", HEADS), ("float16", (1, 4)), ("float16", (4, 1, 4))],
+        lambda b, x, halves, whole, h, one, heads: [
+            b.add(Rotary(6), x, halves, halves), b.add(Rotary(6), x, whole, whole), b.add(Rotary(6, True), x, halves, halves), b.add(Rotary(8), h, one, heads),
+        ],
+    ),
     "rotary": (
         [("float32", HEADS), ("float32", (B, 1, S, 4)), ("float32", (B, 1, S, 4))],
         lambda b, x, c, s: [b.add(Rotary(8), x, c, s), b.add(Rotary(8, interleaved=True), x, c, s)],
@@ -107,6 +149,13 @@ GRAPHS: dict[str, tuple[Sequence[tuple[str, tuple[Dim, ...]]], Write]] = {
     "cache": (
         [("float32", PAST), ("float32", HEADS)],
         lambda b, past, new: b.add(CacheWrite(2, length=P + S, start=P), past, new),
+    ),
+    "cache_in_place": (
+        [("float32", (B, 4, 8, 8)), ("float32", (B, 4, 3, 8)), ("int64", (B,)), ("float16", (B, S, 6)), ("float16", (B, 7, 6)), ("float32", NEEDS_P)],
+        lambda b, past, new, starts, h, rows, _: [
+            b.add(CacheWrite(2), past, new, b.elementwise("MIN", b.elementwise("ABS", starts), b.number(5, DType.INT64))),
+            b.add(CacheWrite(2, "circular"), past, new, starts), b.add(CacheWrite(2, length=P + 11, start=P), past, new), b.add(CacheWrite(1, "circular", start=P + 1), h, rows),
+        ],
     ),
     "concatenate": ([("float32", X), ("float32", X)], lambda b, x, y: b.add(Concatenate(1), x, y)),
     "split": ([("float32", X)], lambda b, x: b.add_many(Split(2, (4, 12)), x)),
@@ -120,11 +169,24 @@ GRAPHS: dict[str, tuple[Sequence[tuple[str, tuple[Dim, ...]]], Write]] = {
     "permute_three": ([("float32", X)], lambda b, x: [b.add(Permute(o), x) for o in ((0, 2, 1), (1, 0, 2), (2, 1, 0))]),
     "reshape": ([("float32", X)], lambda b, x: b.elementwise("EXP", b.reshape(x, (B * S, 4, 4)))),
     "index_select": ([("float32", (8, 16))], lambda b, x: b.add(IndexSelect(0), x, _indices(b, 3, -1, 3))),
+    "index_select_run_time": (
+        [("int64", (B, S)), ("int32", (S,)), ("float32", (B, 8, 6)), ("bool", (B, 8, S))],
+        lambda b, i, j, x, m: [
+            b.add(IndexSelect(0), _constant(b, 8, 16), i), b.add(IndexSelect(0), _constant(b, 8, 3), j),
+            b.add(IndexSelect(1), x, j), b.add(IndexSelect(1), m, i),
+        ],
+    ),
     "index_select_1": ([("float32", (B, 8, 6))], lambda b, x: b.add(IndexSelect(1), x, _indices(b, 0, 5))),
     "index_select_2": ([("float32", (B, 8, 6))], lambda b, x: b.add(IndexSelect(2), x, _indices(b, 5, 1, 2))),
     "gather": (
         [("float32", (3, 6))],
         lambda b, x: b.add(Gather(1), x, b.constant(np.array([[0, 5], [1, -1], [2, 2]]), "indices")),
+    ),
+    "gather_run_time": (
+        [("int64", (B, 3, S)), ("int32", (B, 2)), ("float32", (B, 8, S)), ("bool", (8, 2)), ("int64", (B, S, 2)), ("float32", (B, 8, 8, 3))],
+        lambda b, i, j, x, m, c, y: [
+            b.add(Gather(1), x, i), b.add(Gather(0), b.add(Concatenate(0), m, m), j), b.add(GatherNd(1), y, c), b.add(GatherNd(0), b.constant(np.arange(64).reshape(8, 8), "table"), c),
+        ],
     ),
     "conv2d": (
         [("float32", (B, 8, 8, 4))],
@@ -146,15 +208,22 @@ GRAPHS |= {
     f"reduce_{kind}": ([("float32", X)], lambda b, x, kind=kind: [b.add(Reduce(kind, 2, 2, True), x), b.add(Reduce(kind, 2, 2, False), x)])
     for kind in ("sum", "mean", "max", "min", "l1", "l2", "sum_square", "log_sum_exp")
 }  # fmt: skip
-FLOAT_FUNCTIONS = sorted({*FUNCTIONS, *COMPOSITIONS} - {*COMPARISONS})
+GRAPHS |= OWN_GRAPHS
+FLOAT_FUNCTIONS = sorted({*FUNCTIONS, *COMPOSITIONS})
 GRAPHS |= {
     func.lower(): ([("float32", X)] * SCALARS[func].arity, lambda b, *v, func=func: b.add(Elementwise(func, (0.5, 0.25)[: SCALARS[func].params]), *v))
-    for func in sorted({*FLOAT_FUNCTIONS, *COMPARISONS})
+    for func in FLOAT_FUNCTIONS
 }  # fmt: skip
+
+
+DYNAMIC_ONLY = ("chain_numbers",)
+"""What has no input that counts: with fixed dims it is known."""
 
 
 def every_op(*, dynamic: bool) -> Iterator[Written]:
     for name, (inputs, write) in GRAPHS.items():
+        if name in DYNAMIC_ONLY and not dynamic:
+            continue
         builder = Builder(name)
         builder.origin = name
         types = [TensorType(DType(dtype), shape) for dtype, shape in inputs]
@@ -192,6 +261,8 @@ def sized_arrays(graph: Graph, sizes: Mapping[str, int]) -> list[np.ndarray[Any,
 def _array(type_: TensorType, sizes: Mapping[str, int] = SIZES) -> np.ndarray[Any, Any]:
     numbers = {symbol(name): size for name, size in sizes.items()}
     shape = [d if isinstance(d, int) else int(d.subs(numbers)) for d in type_.shape]
+    if type_.dtype.is_integer:
+        return _RANDOM.integers(-8, 8, shape).astype(type_.dtype.numpy)
     if type_.dtype is DType.BOOL:
         return _RANDOM.random(shape) < 0.6
     return _RANDOM.uniform(0.1, 1.5, shape).astype(type_.dtype.numpy)

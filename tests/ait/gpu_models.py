@@ -30,7 +30,7 @@ from tests.ait.interpreted import Run
 Feeds = Mapping[str, np.ndarray[Any, Any]]
 VOCABULARY, LAYERS, HEADS, SIZE = 100, 2, 4, 16
 BOUNDS = {"batch": (1, 4), "sequence": (1, 24)}
-CACHED = {**BOUNDS, "past_sequence": (0, 24)}
+CACHED = {**BOUNDS, "past_sequence": (0, 24), "total_sequence": (1, 48)}
 _RANDOM = np.random.default_rng(5)
 
 

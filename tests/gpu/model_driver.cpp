@@ -75,7 +75,8 @@ EXPORT void run_model(void* state, void* stream, char* message, size_t size) {
   static float places[4][2 * 3 * 64];
   const ortisan::AitValue inputs[] = {{"i0_", places[0], dims, 3, 1}, {}, {"i1_", places[1], dims, 3, 1}};
   const ortisan::AitValue outputs[] = {{"o0_", places[2], dims, 3, 1}, {"o1_", places[3], dims, 3, 1}};
-  const char* failure = ortisan_model_0.run(static_cast<ortisan::AitModelState*>(state), inputs, outputs, stream);
+  const char* failure =
+      ortisan_model_0.run(static_cast<ortisan::AitModelState*>(state), inputs, outputs, nullptr, stream);
   std::snprintf(message, size, "%s", failure == nullptr ? "" : failure);
 }
 

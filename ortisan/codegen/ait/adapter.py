@@ -78,9 +78,18 @@ class Adapter:
         outputs = tuple(AitTensor(f"o{i}_", i) for i in range(len(graph.outputs)))
         constants = tuple(AitConstant(c.name, np.ascontiguousarray(c.data)) for c in program.data)
         tiles = tuple(f"{count} x {name}" for name, count in made.tiles.items())
-        notes = (*prepared.notes, *tiles)
         return AitModel(
-            graph, inputs, outputs, constants, made.files, _renames(made.files), notes, bool(self.settings.devices)
+            graph,
+            inputs,
+            outputs,
+            constants,
+            made.files,
+            _renames(made.files),
+            notes=(*prepared.notes, *tiles),
+            symbols=tuple(program.sources[symbol.name] for symbol in program.symbols),
+            checked=program.checked,
+            shared=prepared.shared,
+            profiled=bool(self.settings.devices),
         )
 
     def _prepare(self, graph: Graph) -> Prepared:

@@ -15,6 +15,7 @@ from ortisan.codegen.ait.architectures import NO_ROCM, find_architectures, find_
 from ortisan.codegen.ait.blame import by_name
 from ortisan.codegen.ait.build import build_cuda_library
 from ortisan.codegen.ait.detect import find_aitemplate
+from ortisan.codegen.ait.dims import with_derived_bounds
 from ortisan.codegen.ait.emulated import build_twin, twin_project
 from ortisan.codegen.ait.gpus import timing_gpus, why_not_run, why_not_timed
 from ortisan.codegen.ait.library import render_cuda_library
@@ -70,6 +71,10 @@ class CudaBackend(Backend):
     @property
     def providers(self) -> tuple[str, ...]:
         return (_PROVIDER, "CPUExecutionProvider")
+
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        return ("keep", "fp16")
 
     def check(self, options: PlanOptions) -> None:
         if options.weights != "auto":
@@ -158,6 +163,10 @@ class AitPlan(Plan):
     def graph(self) -> Graph:
         return self.model.graph
 
+    @property
+    def shared(self) -> Sequence[tuple[int, int]]:
+        return self.model.shared
+
     def stored_weights(self) -> list[StoredWeight]:
         return [_stored(self.graph.name, constant) for constant in self.model.constants]
 
@@ -203,7 +212,8 @@ class AitPlanner(Planner):
         found = [{**refused, **reasons} for refused, reasons in zip(rules, small, strict=True)]
         if any(found):
             return found
-        free = {name for graph in graphs for name in graph.symbols if name not in graph.bounds}
+        bounded = map(with_derived_bounds, graphs)
+        free = {name for graph in bounded for name in graph.symbols if name not in graph.bounds}
         if free:
             raise OptionError(_unbounded([named.get(name, name) for name in sorted(free)]))
         return [by_name(refused, graph) for refused, graph in zip(self.adapter.refusals(graphs), graphs, strict=True)]

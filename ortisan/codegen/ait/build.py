@@ -65,7 +65,7 @@ def _places(cuda: Cuda, compiler: Compiler, install: AitInstall) -> dict[str, st
         "CMAKE_CXX_COMPILER": ";".join(compiler.argv),
         "CMAKE_CXX_COMPILER_WORKS": "ON",
         "CMAKE_CUDA_COMPILER": str(cuda.nvcc),
-        "CMAKE_CUDA_HOST_COMPILER": _host_program(compiler),
+        "CMAKE_CUDA_HOST_COMPILER": host_program(compiler),
         "ORTISAN_AITEMPLATE": str(include_root(install)),
         "ORTISAN_CUTLASS": str(install.cutlass),
         "ORTISAN_CURAND_INCLUDE": str(find_curand(cuda, install.python)),
@@ -75,7 +75,7 @@ def _places(cuda: Cuda, compiler: Compiler, install: AitInstall) -> dict[str, st
     return places
 
 
-def _host_program(compiler: Compiler) -> str:
+def host_program(compiler: Compiler) -> str:
     """What nvcc calls: the compiler itself, where `$CXX` starts it through another program (`ccache g++`)."""
     return next((word for word in compiler.argv if "++" in Path(word).name), compiler.argv[0])
 

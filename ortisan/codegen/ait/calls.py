@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import sympy
+
 from ortisan.codegen.ait.dims import DimNames, range_of
 from ortisan.codegen.ait.model import AitConstant
-from ortisan.codegen.ait.program import Call, Derived, Program, ProgramDim, Symbol, Tensor, shape, tensor
+from ortisan.codegen.ait.own import OwnKernel
+from ortisan.codegen.ait.program import Call, Derived, Kernel, Program, ProgramDim, Symbol, Tensor, shape, tensor
+from ortisan.codegen.expressions import DimPrinter
 from ortisan.registry.dims import settle
 from ortisan.registry.graph import Graph, Node, TensorType, Value
 from ortisan.registry.refusal import Refused
-
-HEADS_AND_ROWS = (0, 2, 1, 3)
 
 
 class CallWriter:
@@ -25,8 +27,9 @@ class CallWriter:
         self.data: list[AitConstant] = []
         self._names: dict[Value, str] = {value: f"i{index}_" for index, value in enumerate(graph.inputs)}
         self._constants: dict[Value, str] = {}
-        self._rows_first: dict[Value, str] = {}
         self._read: set[Value] = set()
+        self._printer = DimPrinter(graph.symbols)
+        self._checked = 0
         used = {value for node in graph.nodes for value in node.inputs}
         self._input_dims = {self.dims(dim) for value in graph.inputs if value in used for dim in value.shape}
 
@@ -36,8 +39,6 @@ class CallWriter:
     def read(self, value: Value) -> dict[str, str]:
         """The tensor of a value, as an argument."""
         self._read.add(value)
-        if value in self._rows_first and value not in self._names:
-            self._names[value] = self._permuted(value)
         if value in self._names:
             return tensor(self._names[value])
         if value.data is None:
@@ -46,12 +47,6 @@ class CallWriter:
             self._constants[value] = f"c{len(self._constants)}_"
             self.data.append(AitConstant(self._constants[value], value.data))
         return tensor(self._constants[value])
-
-    def _permuted(self, value: Value) -> str:
-        """The heads before the rows again, for a reader that wants them so."""
-        name = f"t{len(self.calls)}_"
-        self._call("permute", (tensor(self._rows_first[value]), list(HEADS_AND_ROWS)), {name: value})
-        return name
 
     def number_or_tensor(self, value: Value) -> Any:
         """A constant of one element that broadcasts as a number does stands as a number."""
@@ -64,12 +59,27 @@ class CallWriter:
         self._names.update(zip(node.outputs, names, strict=True))
         self._call(op, args, dict(zip(names, node.outputs, strict=True)), make, node.origin)
 
-    def add_rows_first(self, node: Node, op: str, args: Sequence[Any], make: dict[str, Any]) -> None:
-        """A call that gives [B,S,H,D] for a value [B,H,S,D]; it is permuted only if it is read so."""
-        name, value = f"t{len(self.calls)}_", node.output
-        self._rows_first[value] = name
-        dims = self.shape([value.shape[axis] for axis in HEADS_AND_ROWS])
-        self.calls.append(Call(op, make, tuple(args), (Tensor(name, value.dtype.value, dims),), node.origin))
+    def add_own(self, node: Node, own: OwnKernel) -> None:
+        """A call of a kernel of ours. One that checks indices has a number of its own, to be reported by."""
+        names = [f"t{len(self.calls)}_" + (f"{i}_" if i else "") for i in range(len(node.outputs))]
+        args = tuple(self.read(value) for value in own.inputs)
+        self._names.update(zip(node.outputs, names, strict=True))
+        made = tuple(
+            Tensor(name, v.dtype.value, self.shape(v.shape)) for name, v in zip(names, node.outputs, strict=True)
+        )
+        self._checked += own.checked
+        numbers = self._printer.all((*own.numbers, *((self._checked,) if own.checked else ())))
+        sizes = tuple(self._printer.all(value.shape) for value in node.outputs)
+        kernel = Kernel(own.source, numbers, sizes, self._plain(own.attributes), own.checked)
+        self.calls.append(Call(own.kind, {}, args, made, node.origin or self.graph.name, kernel))
+
+    def _plain(self, value: Any) -> Any:
+        """Attributes as JSON has them, dims as texts."""
+        if isinstance(value, Mapping):
+            return {key: self._plain(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self._plain(item) for item in value]
+        return self.dims(value) if isinstance(value, sympy.Expr) else value
 
     def _call(
         self,
@@ -81,12 +91,6 @@ class CallWriter:
     ) -> None:
         made = tuple(Tensor(name, v.dtype.value, self.shape(v.shape)) for name, v in results.items())
         self.calls.append(Call(op, make or {}, tuple(args), made, origin or self.graph.name))
-
-    def alias(self, node: Node, name: str) -> None:
-        self._names[node.output] = name
-
-    def rows_first(self, value: Value) -> str | None:
-        return self._rows_first.get(value)
 
     def target(self, node: Node) -> dict[str, list[ProgramDim]]:
         """The shape of the result, in dims that have a value before the call runs."""

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from ortisan.codegen.ait.dims import Bounds
-from ortisan.codegen.ait.rules import Rule, why_not
+from ortisan.codegen.ait.rules import Rule
 from ortisan.registry.builder import Builder, is_constant
 from ortisan.registry.dims import Dim, Facts, is_static
-from ortisan.registry.graph import DimValues, Op, Value
+from ortisan.registry.graph import DimValues, Node, Op, Value
 from ortisan.registry.ops import Permute, Reshape
 from ortisan.registry.refusal import Refused
 
@@ -38,9 +38,13 @@ class Composer(Builder):
             return self._fold_all(op, inputs)
         outputs = super()._add(op, inputs)
         node = self._producers.get(outputs[0])
-        if node is not None and (reason := why_not(self._rules.get(type(node.op)), node, self.bounds)):
+        if node is not None and (reason := self._why_not(node)):
             raise Refused(reason)
         return outputs
+
+    def _why_not(self, node: Node) -> str | None:
+        rule = self._rules.get(type(node.op))
+        return f"AITemplate has no {node.op.name}" if rule is None else rule(node, self.bounds)
 
     def _folds(self, op: Op, inputs: Sequence[Value]) -> bool:
         """Whether the result is of known shape, and not much larger than what it is made of."""

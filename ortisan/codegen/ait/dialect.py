@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ortisan.codegen.ait.ait_op import AitOp
 from ortisan.codegen.ait.blame import blame
 from ortisan.codegen.ait.composer import Composer
 from ortisan.codegen.ait.dims import Simplifier
 from ortisan.codegen.ait.ops import AIT_OPS
 from ortisan.codegen.ait.rules import FLOATS
 from ortisan.registry.builder import Builder, is_constant
-from ortisan.registry.graph import Graph, Node, TensorType, Value
+from ortisan.registry.graph import Graph, Node, Op, TensorType, Value
 from ortisan.registry.passes.rewrite import Rule, run_pass
 from ortisan.registry.refusal import Refused
 
@@ -33,7 +34,7 @@ class Dialect:
 
 
 def to_dialect(graph: Graph) -> Dialect:
-    rules = {op: row.rule for op, row in AIT_OPS.items() if row.rule is not None}
+    rules = {op: row.why_not for op, row in AIT_OPS.items()}
     composer = Composer(graph.name, graph.bounds, rules)
     rule = _ToDialect(graph, composer, Simplifier(graph.guards, graph.bounds))
     done = run_pass("to_dialect", graph, rule, composer)
@@ -55,12 +56,25 @@ class _ToDialect(Rule):
         op = self._simple.op(node.op)
         row = AIT_OPS.get(type(op))
         try:
-            if row is None or row.compose is None:
-                return b.add_many(op, *inputs)
-            return row.compose(self._composer, op, inputs)
+            return self._taken(b, row, op, inputs)
         except Refused as reason:
             self.refused = {**blame(self._graph, node, str(reason)), **self.refused}
             return [b.input(value.name, self._type(value)) for value in node.outputs]
+
+    def _taken(self, b: Builder, row: AitOp | None, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
+        """The op composed, or as it is where it can't be and a kernel of ours computes it."""
+        if row is None or row.compose is None:
+            return b.add_many(op, *inputs)
+        try:
+            return row.compose(self._composer, op, inputs)
+        except Refused:
+            if row.ours is None:
+                raise
+            made = b.add_many(op, *inputs)
+            node = b.producer(made[0])
+            if node is not None and not row.is_ours(node, self._graph.bounds):
+                raise
+            return made
 
     def _type(self, value: Value) -> TensorType:
         return TensorType(value.dtype, tuple(self._simple.dim(dim) for dim in value.shape))
@@ -75,6 +89,8 @@ def _outputs_refused(graph: Graph, done: Graph, refused: Mapping[str, str]) -> d
         origin = made_by.get(value, graph.name)
         if origin not in refused and is_constant(new):
             found[origin] = "its result is known when it is compiled"
+        elif origin not in refused and not new.shape:
+            found[origin] = "AITemplate has no tensors without dims"
         elif new in seen and new.dtype not in FLOATS:
             found[origin] = f"AITemplate can't copy {new.dtype.value} to an output"
         seen.add(new)

@@ -28,6 +28,18 @@ def range_of(dim: Dim, bounds: Bounds) -> tuple[int, int]:
     return max(0, min(ends)), max(0, *ends)
 
 
+def with_derived_bounds(graph: Graph) -> Graph:
+    """Bounds for symbols that have none and must equal what has: the width of a mask is past + sequence."""
+    derived: dict[str, tuple[int, int]] = {}
+    for guard in graph.guards:
+        for dim, other in ((guard.a, guard.b), (guard.b, guard.a)):
+            if guard.kind != "equal" or is_static(dim) or not dim.is_Symbol or dim.name in graph.bounds:
+                continue
+            if all(name in graph.bounds for name in symbols_of(other)):
+                derived[dim.name] = range_of(other, graph.bounds)
+    return replace(graph, bounds={**graph.bounds, **derived}) if derived else graph
+
+
 class Simplifier:
     """Replaces dims by simpler ones that are equal: by a guard that is checked at run time, or by the bounds."""
 

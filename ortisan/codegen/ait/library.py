@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from ortisan.codegen.ait.model import AitModel
 from ortisan.codegen.expressions import DimPrinter
-from ortisan.codegen.render import plain_files, render
+from ortisan.codegen.render import plain_files, read_header, render
 from ortisan.codegen.tables import GraphTables, LibrarySource, WeightRow, describe_graph
 from ortisan.registry.dtypes import DType
 
 _FOLDERS = ("graph", "ort", "ait/glue")
+_KERNEL_FOLDERS = ("cuda", "cuda/attention", "cpu/math")
+_KERNEL_HEADERS = ("cpu/base/macros.h", "cpu/base/types.h", "cpu/reduce/reductions.h")
 _INCLUDED = frozenset({"model_container.cu", "model_container_base.cu", "model_interface.cu"})
 """Sources of AITemplate that ait_model.cu includes."""
 _UNUSED = frozenset({"standalone.cu", "windll.cu", "utility.cu", "debug_utility.cu"})
@@ -27,6 +30,9 @@ class GraphSource:
     inputs: tuple[str, ...]
     weights: tuple[str, ...]
     outputs: tuple[str, ...]
+    symbols: tuple[int, ...]
+    """The model's symbols, as places among the graph's."""
+    checked: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,14 @@ class CudaBuildSource:
     fast_math: bool
 
 
+def kernel_headers() -> dict[str, str]:
+    """What kernels of ours include; scalar functions are those of kernels for CPUs."""
+    return {
+        **plain_files(*_KERNEL_FOLDERS),
+        **{PurePosixPath(path).name: read_header(path) for path in _KERNEL_HEADERS},
+    }
+
+
 def render_cuda_library(
     models: Sequence[AitModel],
     *,
@@ -62,6 +76,11 @@ def render_cuda_library(
     """File name -> content. The same models give the same bytes."""
     folders = [f"model_{index}" for index in range(len(models))]
     files: dict[str, str | bytes] = {**plain_files(*_FOLDERS)}
+    if any(file.startswith("own_") for model in models for file in model.files):
+        files |= {
+            **plain_files(*_KERNEL_FOLDERS),
+            **{PurePosixPath(path).name: read_header(path) for path in _KERNEL_HEADERS},
+        }
     for folder, model in zip(folders, models, strict=True):
         files |= {f"{folder}/{file}": content for file, content in model.files.items() if file not in _UNUSED}
         files.setdefault(f"{folder}/{_CONSTANTS}", b"")
@@ -83,11 +102,13 @@ def _graph(model: AitModel, op: str, folder: str) -> GraphSource:
     inputs = {tensor.index: tensor.name for tensor in model.inputs}
     outputs = {tensor.index: tensor.name for tensor in model.outputs}
     return GraphSource(
-        describe_graph(graph, op, DimPrinter(graph.symbols), rows),
+        describe_graph(graph, op, DimPrinter(graph.symbols), rows, model.shared),
         folder,
         tuple(inputs.get(index, "") for index in range(len(graph.inputs))),
         tuple(constant.name for constant in model.constants),
         tuple(outputs[index] for index in range(len(graph.outputs))),
+        tuple(graph.symbols.index(name) for name in model.symbols),
+        model.checked,
     )
 
 

@@ -51,6 +51,13 @@ class AitModel:
     """What was chosen: the form of each attention, tiles, alignment."""
     profiled: bool
     """Whether tiles were timed on a GPU; else a rule by size chose them."""
+    symbols: tuple[str, ...] = ()
+    """The graph's symbols in the order that kernels of ours know their sizes by."""
+    checked: tuple[str, ...] = ()
+    """The nodes whose kernels report indices that are out of range, by the number they report."""
+
+    shared: tuple[tuple[int, int], ...] = ()
+    """Inputs and outputs of the graph that may be the same memory."""
 
     @property
     def kernels(self) -> int:

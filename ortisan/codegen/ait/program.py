@@ -44,6 +44,19 @@ class Tensor:
 
 
 @dataclass(frozen=True)
+class Kernel:
+    """What a call of a kernel of ours has besides its tensors, which are the call's arguments."""
+
+    source: str
+    numbers: tuple[str, ...]
+    """C++ over the sizes `s`."""
+    sizes: tuple[tuple[str, ...], ...]
+    """For each result its dims, as C++."""
+    attributes: dict[str, Any]
+    checked: bool
+
+
+@dataclass(frozen=True)
 class Call:
     """`op(**make)(*args)`, which gives `results`. Arguments are numbers, texts, None, lists, or tagged:
 
@@ -56,6 +69,8 @@ class Call:
     results: tuple[Tensor, ...]
     origin: str
     """The ONNX node this is for; the worker only hands it back."""
+    kernel: Kernel | None = None
+    """For a kernel of ours, whose kind is `op`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +96,7 @@ class Program:
                 "args": list(call.args),
                 "results": [asdict(tensor) for tensor in call.results],
                 "origin": origins.setdefault(call.origin, len(origins)),
+                "kernel": None if call.kernel is None else asdict(call.kernel),
             }
             for call in self.calls
         ]
@@ -92,6 +108,11 @@ class Program:
             "calls": calls,
             "outputs": [list(pair) for pair in self.outputs],
         }
+
+    @property
+    def checked(self) -> tuple[str, ...]:
+        """The nodes whose kernels report indices out of range, in the order of their numbers, from 1 on."""
+        return tuple(call.origin for call in self.calls if call.kernel is not None and call.kernel.checked)
 
     def origin(self, number: int) -> str:
         """The node that the JSON gives this number."""

@@ -23,13 +23,18 @@ def why_not(rule: Rule | None, node: Node, bounds: Bounds) -> Reason:
     """Why AITemplate can't be given this node, `rule` being its op's, or None where AITemplate lacks the op."""
     if rule is None:
         return f"AITemplate has no {node.op.name}"
+    return why_no_kernel(node, bounds) or rule(node, bounds)
+
+
+def why_no_kernel(node: Node, bounds: Bounds) -> Reason:
+    """What speaks against a node whoever computes it: types, scalars, empty tensors, dims without bounds."""
     values = (*node.inputs, *node.outputs)
     if reason := next((reason for value in values if (reason := _tensor(value))), None):
         return reason
     for name in sorted({name for value in values for dim in value.shape for name in symbols_of(dim)}):
         if name not in bounds:
             return f"the dim {name} is no dim of the model's inputs, so it has no upper bound, which AITemplate needs"
-    return rule(node, bounds)
+    return None
 
 
 def _tensor(value: Value) -> Reason:

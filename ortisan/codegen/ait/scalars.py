@@ -8,10 +8,7 @@ from ortisan.registry.builder import Builder
 from ortisan.registry.graph import Value
 from ortisan.registry.scalars import SCALARS
 
-COMPARISONS = {"EQ": "eq", "GT": "gt", "GE": "ge", "LT": "lt", "LE": "le"}
-"""Function -> AITemplate's op, which compares tensors of one shape, or a tensor with a number."""
-
-_NO_FUNCTION = frozenset({*COMPARISONS, "WHERE", "CLAMP", "PRELU"})
+_NO_FUNCTION = frozenset({"CLAMP", "PRELU"})
 FUNCTIONS = {row.name: row.ait for row in SCALARS.values() if row.ait and row.name not in _NO_FUNCTION}
 """Function -> AITemplate's FuncEnum."""
 

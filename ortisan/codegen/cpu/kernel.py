@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeVar
 
-import numpy as np
-
 from ortisan.codegen.cpu.group import Group
 from ortisan.codegen.cpu.packing import Layout
 from ortisan.codegen.cpu.tune.blocking import DEFAULT, BlockingTable, BlockingUpTo, Product, table
@@ -172,26 +170,3 @@ def op_of(node: Node, kind: type[_Op]) -> _Op:
     if not isinstance(node.op, kind):
         raise TypeError(f"{node.op.name} is not a {kind.__name__}")
     return node.op
-
-
-def flag(value: bool) -> str:
-    """A C++ literal."""
-    return "true" if value else "false"
-
-
-def literal(number: Any, dtype: DType) -> str:
-    """A C++ literal of the compute type that has exactly this value."""
-    cpp = dtype.compute_cpp
-    if dtype is DType.BOOL:
-        return flag(number)
-    if dtype.is_integer:
-        whole = int(number)
-        if whole == np.iinfo(np.int64).min:
-            return "limits<int64_t>::lowest"
-        return f"{cpp}({whole}{'u' if whole > np.iinfo(np.int64).max else ''})"
-    value = float(number)
-    if np.isnan(value):
-        return f"limits<{cpp}>::quiet_nan"
-    if np.isinf(value):
-        return f"limits<{cpp}>::{'infinity' if value > 0 else 'negative_infinity'}"
-    return f"{cpp}({value.hex()})"

@@ -38,7 +38,7 @@ class CacheWrite(Move):
     start: Dim = 0
 
     stem: ClassVar[str] = "cache_write"
-    ait: ClassVar[str | None] = "concatenate"
+    ait: ClassVar[str | None] = "concatenate; ours"
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
         past, update = inputs[:2]

@@ -58,7 +58,7 @@ class Elementwise(Op):
     params: tuple[float, ...] = ()
 
     stem: ClassVar[str] = "elementwise"
-    ait: ClassVar[str | None] = "elementwise"
+    ait: ClassVar[str | None] = "elementwise; ours"
 
     @property
     def row(self) -> Scalar:
@@ -106,7 +106,7 @@ class Cast(Op):
     to: DType
 
     stem: ClassVar[str] = "cast"
-    ait: ClassVar[str | None] = "cast"
+    ait: ClassVar[str | None] = "cast; ours"
 
     @property
     def name(self) -> str:

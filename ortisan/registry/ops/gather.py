@@ -32,7 +32,7 @@ class IndexSelect(Move):
     axis: int
 
     stem: ClassVar[str] = "index_select"
-    ait: ClassVar[str | None] = "batch_gather, index_select, dynamic_slice"
+    ait: ClassVar[str | None] = "batch_gather, index_select, dynamic_slice; ours"
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
         x, indices = inputs
@@ -56,7 +56,7 @@ class Gather(Move):
     axis: int
 
     stem: ClassVar[str] = "gather"
-    ait: ClassVar[str | None] = "gather"
+    ait: ClassVar[str | None] = "gather; ours"
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
         x, indices = inputs
@@ -82,7 +82,7 @@ class GatherNd(Move):
     batch_dims: int
 
     stem: ClassVar[str] = "gather_nd"
-    ait: ClassVar[str | None] = None
+    ait: ClassVar[str | None] = "ours"
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
         x, indices = inputs

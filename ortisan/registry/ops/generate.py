@@ -23,7 +23,7 @@ class Size(Move):
     dims: Shape
 
     stem: ClassVar[str] = "size"
-    ait: ClassVar[str | None] = None
+    ait: ClassVar[str | None] = "ours"
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
         return (TensorType(DType.INT64, (len(self.dims),)),)
@@ -46,7 +46,7 @@ class Full(Move):
     dtype: DType
 
     stem: ClassVar[str] = "full"
-    ait: ClassVar[str | None] = "full"
+    ait: ClassVar[str | None] = "ours"
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
         return (TensorType(self.dtype, self.shape),)
@@ -70,7 +70,7 @@ class Arange(Move):
     dtype: DType
 
     stem: ClassVar[str] = "arange"
-    ait: ClassVar[str | None] = None
+    ait: ClassVar[str | None] = "ours"
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
         return (TensorType(self.dtype, (self.length,)),)

@@ -53,7 +53,7 @@ class Permute(Move):
     order: tuple[int, ...]
 
     stem: ClassVar[str] = "permute"
-    ait: ClassVar[str | None] = "permute"
+    ait: ClassVar[str | None] = "permute; ours"
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
         (x,) = inputs
@@ -75,7 +75,7 @@ class Expand(Move):
     shape: Shape
 
     stem: ClassVar[str] = "expand"
-    ait: ClassVar[str | None] = "expand"
+    ait: ClassVar[str | None] = "expand; ours"
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
         (x,) = inputs
@@ -130,7 +130,7 @@ class Split(Move):
     sizes: tuple[Dim, ...]
 
     stem: ClassVar[str] = "split"
-    ait: ClassVar[str | None] = "split"
+    ait: ClassVar[str | None] = "split; ours"
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
         (x,) = inputs
@@ -152,7 +152,7 @@ class DynamicSlice(Move):
     steps: tuple[int, ...]
 
     stem: ClassVar[str] = "dynamic_slice"
-    ait: ClassVar[str | None] = "dynamic_slice"
+    ait: ClassVar[str | None] = "dynamic_slice; ours"
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
         return (TensorType(inputs[0].dtype, self.sizes),)
@@ -221,7 +221,7 @@ class Trilu(Move):
     k: int
 
     stem: ClassVar[str] = "trilu"
-    ait: ClassVar[str | None] = None
+    ait: ClassVar[str | None] = "elementwise"
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
         (x,) = inputs

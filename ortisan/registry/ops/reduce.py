@@ -64,7 +64,7 @@ class Reduce(Op):
     keepdim: bool
 
     stem: ClassVar[str] = "reduce"
-    ait: ClassVar[str | None] = "reduce_sum, reduce_mean, reduce_max, reduce_min, elementwise"
+    ait: ClassVar[str | None] = "reduce_sum, reduce_mean, reduce_max, reduce_min, elementwise; ours"
 
     @property
     def name(self) -> str:
@@ -113,7 +113,7 @@ class ArgReduce(Op):
     """Of equal elements, the last instead of the first."""
 
     stem: ClassVar[str] = "argmax"
-    ait: ClassVar[str | None] = None
+    ait: ClassVar[str | None] = "ours"
 
     @property
     def name(self) -> str:
@@ -146,7 +146,7 @@ class CumSum(Op):
     reverse: bool = False
 
     stem: ClassVar[str] = "cumsum"
-    ait: ClassVar[str | None] = None
+    ait: ClassVar[str | None] = "ours"
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
         (x,) = inputs

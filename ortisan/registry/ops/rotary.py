@@ -32,7 +32,7 @@ class Rotary(Op):
     interleaved: bool = False
 
     stem: ClassVar[str] = "rotary"
-    ait: ClassVar[str | None] = "split, elementwise, concatenate"
+    ait: ClassVar[str | None] = "ours"
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
         x, cos, sin = inputs

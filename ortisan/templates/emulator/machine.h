@@ -59,7 +59,7 @@ struct Instr {
 };
 
 // What an instruction does with values that nobody wrote.
-enum Use : uint8_t { kPassOn, kNeeds, kNeedsAddress, kSelects, kPassOnTogether };
+enum Use : uint8_t { kPassOn, kNeeds, kNeedsAddress, kSelects, kPassOnTogether, kMultiplies };
 
 // Lanes of a register that hold such a value: they were read from shared memory that was never written.
 struct Unwritten {
@@ -169,6 +169,8 @@ class Warp {
 
  private:
   void follow(const Instr& instr);
+  void follow_product(const Instr& instr);
+  void set_unwritten(uint32_t place, uint32_t lanes, uint32_t line);
   void push(uint32_t at, uint32_t lanes, Wait wait, const Instr* instr, int barrier = 0);
   bool pick();
   bool at_barrier() const;

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from ortisan.codegen.ait.ait_op import AitOp
 from ortisan.codegen.ait.calls import CallWriter
 from ortisan.codegen.ait.composer import Composer
 from ortisan.codegen.ait.dims import Bounds
-from ortisan.codegen.ait.rules import FLOATS, Reason
-from ortisan.codegen.ait.scalars import COMPARISONS, COMPOSITIONS, EXTRA_ARGUMENTS, FUNCTIONS
+from ortisan.codegen.ait.rules import FLOATS, Reason, takes_all
+from ortisan.codegen.ait.scalars import COMPOSITIONS, EXTRA_ARGUMENTS, FUNCTIONS
 from ortisan.registry.dims import is_static, product
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Node, Op, Value
-from ortisan.registry.ops import Cast, Elementwise, Expand, Gemm
+from ortisan.registry.ops import Cast, Elementwise, Gemm
+from ortisan.registry.scalars import SCALARS
 
 
 def _elementwise_rule(node: Node, bounds: Bounds) -> Reason:
     op = node.op
     assert isinstance(op, Elementwise)
     name = op.func.lower()
-    if op.func in COMPARISONS:
-        if any(value.dtype is DType.BOOL for value in node.inputs):
-            return f"AITemplate's {name} takes no bool"
-        return _same_shapes(node, name)
-    if op.func == "WHERE":
-        return _same_shapes(node, name) or (
-            "AITemplate's where takes no bool" if node.output.dtype is DType.BOOL else None
-        )
     if op.func not in FUNCTIONS:
         return f"AITemplate has no {name}"
     if node.output.dtype not in FLOATS:
@@ -35,41 +30,45 @@ def _elementwise_rule(node: Node, bounds: Bounds) -> Reason:
     return _broadcasts(node)
 
 
-def _same_shapes(node: Node, name: str) -> Reason:
-    for value in node.inputs:
-        if value.shape != node.output.shape and value.data is None:
-            return f"AITemplate's {name} does not broadcast"
-    return None
+def _chain_rule(node: Node, bounds: Bounds) -> Reason:
+    op = node.op
+    assert isinstance(op, Elementwise)
+    if op.func not in SCALARS:
+        return f"{op.func.lower()} is a function of C++ for CPUs"
+    return _broadcasts(node)
 
 
 def _broadcasts(node: Node) -> Reason:
     for value in node.inputs:
         for have, need in zip(reversed(value.shape), reversed(node.output.shape), strict=False):
             if have != need and not (is_static(have) and have == 1):
-                return f"the dims {have} and {need} are not known to be equal, as AITemplate needs them to be"
+                return f"the dims {have} and {need} are not known to be equal, as GPU kernels need them to be"
     return None
 
 
 def _compose_elementwise(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
-    """Functions that AITemplate lacks are composed; comparisons and choices get operands of one shape."""
+    """Functions of floats that AITemplate lacks are composed of those that it has, where that is exact enough."""
     assert isinstance(op, Elementwise)
-    if op.func in COMPOSITIONS:
+    if op.func in COMPOSITIONS and inputs[0].dtype in FLOATS:
         return [COMPOSITIONS[op.func](b, inputs, op.params)]
-    if op.func in COMPARISONS or op.func == "WHERE":
-        shape = op.infer([value.type for value in inputs], b.facts())[0].shape
-        numbers = range(1, len(inputs))
-        wide = [x if i in numbers and _is_number(x) else _widened(b, x, shape) for i, x in enumerate(inputs)]
-        return [b.add(op, *wide)]
     joined = _with_bias(b, *inputs) if op.func == "ADD" else None
     return [b.add(op, *inputs) if joined is None else joined]
 
 
 def _with_bias(b: Composer, x: Value, y: Value) -> Value | None:
-    """A product and the vector that is added to each of its rows, in one."""
-    for product_, bias in ((x, y), (y, x)):
+    """A product and the vector that is added to each of its rows, in one.
+
+    Where a tensor is added, the product has a bias of zeros: AITemplate adds tensors to products that have a bias only.
+    """
+    for product_, added in ((x, y), (y, x)):
         node = b.producer(product_)
-        if node is not None and node.op == Gemm("rcr") and _is_row(bias, product_):
-            return b.add(Gemm("rcr", bias=True), *node.inputs, b.reshape(bias, bias.shape[-1:]))
+        if node is None or node.op != Gemm("rcr"):
+            continue
+        if _is_row(added, product_):
+            return b.add(Gemm("rcr", bias=True), *node.inputs, b.reshape(added, added.shape[-1:]))
+        if added.shape == product_.shape and added.data is None and node.inputs[1].data is not None:
+            zeros = b.constant(np.zeros(product_.shape[-1:], product_.dtype.numpy), "zeros")
+            return b.elementwise("ADD", b.add(Gemm("rcr", bias=True), *node.inputs, zeros), added)
     return None
 
 
@@ -80,30 +79,12 @@ def _is_row(bias: Value, x: Value) -> bool:
     return bool(product(bias.shape) == bias.shape[-1] == x.shape[-1])
 
 
-def _is_number(x: Value) -> bool:
-    """Whether a value can stand as a number in the source."""
-    return x.data is not None and x.data.size == 1
-
-
-def _widened(b: Composer, x: Value, shape: tuple[object, ...]) -> Value:
-    return x if x.shape == shape else b.add(Expand(shape), b.reshape(x, (1,)) if not x.shape else x)
-
-
 def _call_elementwise(w: CallWriter, node: Node) -> None:
     op = node.op
     assert isinstance(op, Elementwise)
-    if op.func in COMPARISONS:
-        left, right = node.inputs
-        w.add(node, COMPARISONS[op.func], [w.read(left), w.number_or_tensor(right)])
-    elif op.func == "WHERE":
-        condition, a, b = node.inputs
-        choices = [w.number_or_tensor(a), w.number_or_tensor(b)]
-        both = all(isinstance(choice, float) for choice in choices)
-        w.add(node, "where", [w.read(condition), *choices, *([node.output.dtype.value] if both else [])])
-    else:
-        numbers = [*op.params, *EXTRA_ARGUMENTS.get(op.func, ())]
-        args = [*(w.number_or_tensor(value) for value in node.inputs), *numbers]
-        w.add(node, "elementwise", args, {"func_enum": {"enum": FUNCTIONS[op.func]}})
+    numbers = [*op.params, *EXTRA_ARGUMENTS.get(op.func, ())]
+    args = [*(w.number_or_tensor(value) for value in node.inputs), *numbers]
+    w.add(node, "elementwise", args, {"func_enum": {"enum": FUNCTIONS[op.func]}})
 
 
 def _cast_rule(node: Node, bounds: Bounds) -> Reason:
@@ -118,6 +99,6 @@ def _call_cast(w: CallWriter, node: Node) -> None:
 
 
 OPS = (
-    AitOp(Cast, rule=_cast_rule, call=_call_cast),
-    AitOp(Elementwise, rule=_elementwise_rule, compose=_compose_elementwise, call=_call_elementwise),
+    AitOp(Cast, rule=_cast_rule, call=_call_cast, ours=takes_all),
+    AitOp(Elementwise, _elementwise_rule, _compose_elementwise, _call_elementwise, _chain_rule),
 )

@@ -1,4 +1,4 @@
-"""Tensors of one number."""
+"""Tensors of one number, of a sequence of them, and of sizes: kernels of ours, or part of the chains that read them."""
 
 from __future__ import annotations
 
@@ -7,21 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from ortisan.codegen.ait.ait_op import AitOp
-from ortisan.codegen.ait.calls import CallWriter
 from ortisan.codegen.ait.composer import Composer
-from ortisan.codegen.ait.dims import Bounds
-from ortisan.codegen.ait.rules import Reason
+from ortisan.codegen.ait.rules import takes_all
 from ortisan.registry.dims import is_static
-from ortisan.registry.dtypes import DType
-from ortisan.registry.graph import Node, Op, Value
-from ortisan.registry.ops import Full
-from ortisan.registry.refusal import Refused
+from ortisan.registry.graph import Op, Value
+from ortisan.registry.ops import Arange, Full, Size
 
 _MAX_CONSTANT = 2**20
-
-
-def _full_rule(node: Node, bounds: Bounds) -> Reason:
-    return "AITemplate's full makes no bool" if node.output.dtype is DType.BOOL else None
 
 
 def compose_full(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
@@ -29,14 +21,11 @@ def compose_full(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Val
     assert isinstance(op, Full)
     if all(map(is_static, op.shape)) and int(np.prod(op.shape)) <= _MAX_CONSTANT:
         return [b.constant(np.full(op.shape, op.value, op.dtype.numpy), "full")]
-    if not np.isfinite(float(op.value)):
-        raise Refused("AITemplate's full takes finite numbers")
     return [b.add(op)]
 
 
-def _call_full(w: CallWriter, node: Node) -> None:
-    assert isinstance(node.op, Full)
-    w.add(node, "full", [w.target(node), float(node.op.value), node.op.dtype.value])
-
-
-OPS = (AitOp(Full, rule=_full_rule, compose=compose_full, call=_call_full),)
+OPS = (
+    AitOp(Arange, ours=takes_all),
+    AitOp(Full, compose=compose_full, ours=takes_all),
+    AitOp(Size, ours=takes_all),
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ortisan.codegen.ait.ait_op import AitOp
-from ortisan.codegen.ait.calls import HEADS_AND_ROWS, CallWriter
+from ortisan.codegen.ait.calls import CallWriter
 from ortisan.codegen.ait.composer import Composer
 from ortisan.codegen.ait.dims import Bounds, range_of
 from ortisan.codegen.ait.ops.generate import compose_full
@@ -13,7 +13,18 @@ from ortisan.codegen.ait.rules import FLOATS, Reason, floats, static, takes_all,
 from ortisan.registry.dims import Dim, is_static, settle
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Node, Op, Value
-from ortisan.registry.ops import Concatenate, DynamicSlice, Expand, Full, Pad, Permute, Reshape, Split
+from ortisan.registry.ops import (
+    Arange,
+    Concatenate,
+    DynamicSlice,
+    Expand,
+    Full,
+    Pad,
+    Permute,
+    Reshape,
+    Split,
+    Trilu,
+)
 from ortisan.registry.refusal import Refused
 
 _MAX_PAD_RANK = 4
@@ -35,25 +46,28 @@ def _compose_permute(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence
 
 def _call_permute(w: CallWriter, node: Node) -> None:
     assert isinstance(node.op, Permute)
-    ready = w.rows_first(node.inputs[0])
-    if ready is not None and node.op.order == HEADS_AND_ROWS:
-        w.alias(node, ready)
-    else:
-        w.add(node, "permute", [w.read(node.inputs[0]), list(node.op.order)])
+    w.add(node, "permute", [w.read(node.inputs[0]), list(node.op.order)])
 
 
 def _expand_rule(node: Node, bounds: Bounds) -> Reason:
-    return None if node.inputs[0].shape else "AITemplate expands no scalars"
+    if node.inputs[0].dtype not in FLOATS:
+        return "what follows an expansion of integers or bools is computed by kernels of ours, which need none"
+    return _expands(node, bounds) if node.inputs[0].shape else "AITemplate expands no scalars"
+
+
+def _expands(node: Node, bounds: Bounds) -> Reason:
+    """A dim that is expanded is 1 for certain; one that might be either is refused."""
+    have = node.inputs[0].shape
+    for dim, need in zip(reversed(have), reversed(node.output.shape), strict=False):
+        if dim not in (need, 1):
+            return f"the dims {dim} and {need} are not known to be equal, as GPU kernels need them to be"
+    return None
 
 
 def _compose_expand(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
-    """A dim that is expanded is 1 for certain; one that might be either is refused."""
     assert isinstance(op, Expand)
     x = inputs[0] if inputs[0].shape else b.reshape(inputs[0], (1,))
     shape = op.infer([x.type], b.facts())[0].shape
-    for have, need in zip(reversed(x.shape), reversed(shape), strict=False):
-        if have not in (need, 1):
-            raise Refused(f"the dims {have} and {need} are not known to be equal, as AITemplate needs them to be")
     return [x if shape == x.shape else b.add(Expand(shape), x)]
 
 
@@ -75,8 +89,8 @@ def _call_concatenate(w: CallWriter, node: Node) -> None:
 def _split_rule(node: Node, bounds: Bounds) -> Reason:
     op, (x,) = node.op, node.inputs
     assert isinstance(op, Split)
-    if x.dtype is DType.INT64:
-        return "AITemplate's split of int64 does not compile"
+    if x.dtype not in FLOATS:
+        return "AITemplate's split of int64 does not compile; kernels of ours read pieces as they are"
     return static(op.sizes, "the sizes of a split")
 
 
@@ -91,9 +105,28 @@ def _call_split(w: CallWriter, node: Node) -> None:
 
 
 def _slice_rule(node: Node, bounds: Bounds) -> Reason:
-    (x,) = node.inputs
-    if x.dtype is DType.INT64:
-        return "AITemplate's dynamic_slice of int64 does not compile"
+    op, (x,) = node.op, node.inputs
+    assert isinstance(op, DynamicSlice)
+    if x.dtype not in FLOATS:
+        return "AITemplate's dynamic_slice of int64 does not compile; kernels of ours read slices as they are"
+    try:
+        for dim, start, size, step in zip(x.shape, op.starts, op.sizes, op.steps, strict=True):
+            _slice_ends(dim, start, size, step)
+            _check_fits(bounds, dim, start, size)
+    except Refused as refused:
+        return str(refused)
+    return None
+
+
+def _slices(node: Node, bounds: Bounds) -> Reason:
+    """A slice of fixed size that a dim may be too short for would read other memory; others come with guards."""
+    op, (x,) = node.op, node.inputs
+    assert isinstance(op, DynamicSlice)
+    try:
+        for dim, start, size in zip(x.shape, op.starts, op.sizes, strict=True):
+            _check_fits(bounds, dim, start, size)
+    except Refused as refused:
+        return str(refused)
     return None
 
 
@@ -102,9 +135,6 @@ def compose_slice(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Va
     (x,) = inputs
     if x.shape == op.sizes and all(start == 0 for start in op.starts):
         return [x]
-    for axis in range(len(x.shape)):
-        _slice_ends(x.shape[axis], op.starts[axis], op.sizes[axis], op.steps[axis])
-        _check_fits(b, x.shape[axis], op.starts[axis], op.sizes[axis])
     return [b.add(op, x)]
 
 
@@ -125,11 +155,11 @@ def _slice_ends(dim: Dim, start: Dim, size: Dim, step: int) -> tuple[int | None,
     raise Refused(f"AITemplate slices between fixed places, not {size} elements from {start} of {dim}")
 
 
-def _check_fits(b: Composer, dim: Dim, start: Dim, size: Dim) -> None:
+def _check_fits(bounds: Bounds, dim: Dim, start: Dim, size: Dim) -> None:
     """A slice of fixed size reads past the end of a shorter dim, and AITemplate does not look."""
     if is_static(dim) or (start == 0 and settle(size - dim) == 0):
         return
-    least = range_of(dim, b.bounds)[0]
+    least = range_of(dim, bounds)[0]
     needed = settle(start + size) if is_static(start) else settle(dim - start)
     if is_static(needed) and least < needed:
         raise Refused(f"a slice of {needed} needs a dim that is never shorter, and {dim} may be {least}")
@@ -194,22 +224,28 @@ def _block(b: Composer, x: Value, axis: int, size: Dim, value: float) -> Value |
     return compose_full(b, Full((*x.shape[:axis], size, *x.shape[axis + 1 :]), value, x.dtype), ())[0]
 
 
-def padded_width(b: Composer, dim: Dim) -> int:
-    """A multiple of 8 that is above all that the dim can be, as pad_last_dim wants it."""
-    return -(-(range_of(dim, b.bounds)[1] + 1) // 8) * 8
-
-
 def _call_pad(w: CallWriter, node: Node) -> None:
     width, rank = node.output.shape[-1], len(node.output.shape)
     w.add(node, "pad_last_dim", [w.read(node.inputs[0])], {"ndim": rank, "out_dim": width})
 
 
+def _compose_trilu(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
+    """x where column - row is at least k, or at most k, and 0 elsewhere."""
+    assert isinstance(op, Trilu)
+    (x,) = inputs
+    rows, columns = (b.add(Arange(0, 1, size, DType.INT64)) for size in x.shape[-2:])
+    side = b.elementwise("SUB", columns, b.reshape(rows, (x.shape[-2], 1)))
+    keep = b.elementwise("GE" if op.upper else "LE", side, b.number(op.k, DType.INT64))
+    return [b.elementwise("WHERE", keep, x, b.number(0, x.dtype))]
+
+
 OPS = (
     AitOp(Concatenate, rule=takes_all, compose=_compose_concatenate, call=_call_concatenate),
-    AitOp(DynamicSlice, rule=_slice_rule, compose=compose_slice, call=_call_slice),
-    AitOp(Expand, rule=_expand_rule, compose=_compose_expand, call=_call_expand),
+    AitOp(DynamicSlice, _slice_rule, compose_slice, _call_slice, _slices),
+    AitOp(Expand, _expand_rule, _compose_expand, _call_expand, _expands),
     AitOp(Pad, rule=_pad_rule, compose=_compose_pad, call=_call_pad),
-    AitOp(Permute, rule=takes_floats, compose=_compose_permute, call=_call_permute),
+    AitOp(Permute, takes_floats, _compose_permute, _call_permute, takes_all),
     AitOp(Reshape, rule=takes_all, compose=_compose_reshape, call=_call_reshape),
-    AitOp(Split, rule=_split_rule, compose=_compose_split, call=_call_split),
+    AitOp(Split, _split_rule, _compose_split, _call_split, takes_all),
+    AitOp(Trilu, compose=_compose_trilu),
 )

@@ -1,4 +1,4 @@
-"""Rotary embeddings: the halves (or the even and odd elements) of the rotated part, turned and put back together."""
+"""Rotary embeddings: one launch that reads the rows where a product wrote them."""
 
 from __future__ import annotations
 
@@ -6,51 +6,49 @@ from collections.abc import Sequence
 
 from ortisan.codegen.ait.ait_op import AitOp
 from ortisan.codegen.ait.composer import Composer
-from ortisan.registry.graph import Op, Value
-from ortisan.registry.ops import Concatenate, Rotary, Split
+from ortisan.codegen.ait.dims import Bounds
+from ortisan.codegen.ait.own import OwnKernel, calling, storage
+from ortisan.codegen.ait.rules import takes_floats
+from ortisan.codegen.ait.strided import repeated, whole
+from ortisan.codegen.ait.strided_ops import StridedRotary
+from ortisan.codegen.expressions import contiguous_strides
+from ortisan.registry.graph import Node, Op, Value
+from ortisan.registry.ops import Rotary
 
 
 def _compose_rotary(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
-    """(a, b) -> (a cos - b sin, b cos + a sin)."""
     assert isinstance(op, Rotary)
-    x, cos, sin = inputs
-    size, width = op.size, x.shape[3]
-    if size == 0:
-        return [x]
-    turned, rest = (x, None) if size == width else b.add_many(Split(3, (size, width - size)), x)
-    low, high = _pairs(b, turned, op)
-    cosines, sines = (_halves(b, table, size) for table in (cos, sin))
-    first = b.elementwise("SUB", b.elementwise("MUL", low, cosines[0]), b.elementwise("MUL", high, sines[0]))
-    second = b.elementwise("ADD", b.elementwise("MUL", high, cosines[1]), b.elementwise("MUL", low, sines[1]))
-    y = _together(b, first, second, op)
-    return [y if rest is None else b.add(Concatenate(3), y, rest)]
+    return [inputs[0] if op.size == 0 else b.add(op, *inputs)]
 
 
-def _pairs(b: Composer, x: Value, op: Rotary) -> tuple[Value, Value]:
-    half = op.size // 2
-    if not op.interleaved:
-        low, high = b.add_many(Split(3, (half, half)), x)
-        return low, high
-    columns = b.reshape(x, (*x.shape[:3], half, 2))
-    low, high = b.add_many(Split(4, (1, 1)), columns)
-    return b.reshape(low, (*x.shape[:3], half)), b.reshape(high, (*x.shape[:3], half))
+def _kernel(node: Node, bounds: Bounds) -> OwnKernel:
+    """On whole tensors."""
+    assert isinstance(node.op, Rotary)
+    x, *tables = node.inputs
+    cos, sin = (
+        repeated(index, 0, table.shape, contiguous_strides(table.shape), (*x.shape[:3], table.shape[-1]))
+        for index, table in enumerate(tables, 1)
+    )
+    return _turned(StridedRotary(node.op, whole(0, x.shape), cos, sin), node)
 
 
-def _halves(b: Composer, table: Value, size: int) -> tuple[Value, Value]:
-    """The columns for the first and for the second elements of pairs."""
-    half = size // 2
-    if table.shape[-1] == half:
-        return table, table
-    first, second = b.add_many(Split(len(table.shape) - 1, (half, half)), table)
-    return first, second
+def _strided_kernel(node: Node, bounds: Bounds) -> OwnKernel:
+    assert isinstance(node.op, StridedRotary)
+    return _turned(node.op, node)
 
 
-def _together(b: Composer, first: Value, second: Value, op: Rotary) -> Value:
-    if not op.interleaved:
-        return b.add(Concatenate(3), first, second)
-    columns = [b.reshape(part, (*part.shape, 1)) for part in (first, second)]
-    joined = b.add(Concatenate(4), *columns)
-    return b.reshape(joined, (*joined.shape[:3], op.size))
+def _turned(op: StridedRotary, node: Node) -> OwnKernel:
+    numbers = [*op.x.shape, op.rotary.size, op.cos.shape[3]]
+    for part in (op.x, op.cos, op.sin):
+        numbers += [part.source, part.offset, *part.strides[:3]]
+    numbers.append(len(node.inputs))
+    source = calling("rotary.cuh", "rotary", storage(node.output.dtype), str(op.rotary.interleaved).lower())
+    attributes = {"size": op.rotary.size, "interleaved": op.rotary.interleaved}
+    parts = {"x": op.x.to_json(), "cos": op.cos.to_json(), "sin": op.sin.to_json()}
+    return OwnKernel("rotary", source, node.inputs, tuple(numbers), {**attributes, **parts})
 
 
-OPS = (AitOp(Rotary, compose=_compose_rotary),)
+OPS = (
+    AitOp(Rotary, compose=_compose_rotary, ours=takes_floats, kernel=_kernel),
+    AitOp(StridedRotary, ours=takes_floats, kernel=_strided_kernel),
+)

@@ -9,22 +9,31 @@ from ortisan.codegen.ait.calls import CallWriter
 from ortisan.codegen.ait.composer import Composer
 from ortisan.codegen.ait.dims import Bounds
 from ortisan.codegen.ait.ops.reduce import row_reduce
+from ortisan.codegen.ait.own import OwnKernel, along_axis, calling, float_bits, storage
 from ortisan.codegen.ait.program import shape
-from ortisan.codegen.ait.rules import Reason, floats, static
+from ortisan.codegen.ait.rules import Reason, floats, static, takes_floats
+from ortisan.codegen.literals import flag
 from ortisan.registry.dims import product
-from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Node, Op, Value
-from ortisan.registry.ops import Cast, LayerNorm, RmsNorm, Softmax
+from ortisan.registry.ops import GroupNorm, LayerNorm, RmsNorm, Softmax
+
+_WIDEST = 3840
 
 
 def _softmax_rule(node: Node, bounds: Bounds) -> Reason:
     (x,) = node.inputs
     op = node.op
     assert isinstance(op, Softmax)
+    if op.log:
+        return "AITemplate has no logarithm of a softmax"
     if len(x.shape) < 2:
         return "AITemplate's softmax needs two dims"
     axis = op.axis % len(x.shape)
-    return floats(node) or static(x.shape[axis:], "the dims that a softmax runs over and those behind them")
+    if reason := floats(node) or static(x.shape[axis:], "the dims that a softmax runs over and those behind them"):
+        return reason
+    if x.shape[axis] > _WIDEST:
+        return f"AITemplate's softmax takes no maximum below 0 in rows of more than {_WIDEST} elements"
+    return None
 
 
 def _compose_softmax(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
@@ -43,6 +52,14 @@ def _compose_softmax(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence
     total = row_reduce(b, "sum", b.elementwise("EXP", shifted))
     y = b.elementwise("SUB", shifted, b.elementwise("LOGE", total))
     return [b.permute(y, [order.index(a) for a in range(last + 1)])]
+
+
+def _softmax_kernel(node: Node, bounds: Bounds) -> OwnKernel:
+    op, (x,) = node.op, node.inputs
+    assert isinstance(op, Softmax)
+    axis = op.axis % len(x.shape)
+    source = calling("softmax.cuh", "softmax", storage(x.dtype), flag(op.log))
+    return OwnKernel("softmax", source, node.inputs, along_axis(x.shape, axis), {"axis": axis, "log": op.log})
 
 
 def _call_softmax(w: CallWriter, node: Node) -> None:
@@ -78,20 +95,26 @@ def _call_layernorm(w: CallWriter, node: Node) -> None:
     w.add(node, "layernorm", [w.read(node.inputs[0]), gamma, beta, sizes, float(op.epsilon)])
 
 
-def _compose_rms_norm(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
-    """x / sqrt(mean(x x) + eps) gamma, in float32 up to the scale."""
+def _rms_norm_kernel(node: Node, bounds: Bounds) -> OwnKernel:
+    op, x = node.op, node.inputs[0]
     assert isinstance(op, RmsNorm)
-    x, axis = inputs[0], op.axis % max(1, len(inputs[0].shape))
-    wide = x if x.dtype is DType.FLOAT32 else b.add(Cast(DType.FLOAT32), x)
-    rows = b.reshape(wide, (*(x.shape[:axis] or (1,)), product(x.shape[axis:])))
-    mean = row_reduce(b, "mean", b.elementwise("MUL", rows, rows))
-    root = b.elementwise("SQRT", b.elementwise("ADD", mean, b.number(op.epsilon, DType.FLOAT32)))
-    y = b.reshape(b.cast(b.elementwise("DIV", rows, root), x.dtype), x.shape)
-    return [b.elementwise("MUL", y, b.reshape(inputs[1], x.shape[axis:])) if op.gamma else y]
+    axis = op.axis % max(1, len(x.shape))
+    source = calling("rms_norm.cuh", "rms_norm", storage(x.dtype), flag(op.gamma), f"{float_bits(op.epsilon)}u")
+    attributes = {"axis": axis, "epsilon": op.epsilon}
+    return OwnKernel("rms_norm", source, node.inputs, (product(x.shape[:axis]), product(x.shape[axis:])), attributes)
+
+
+def _group_kernel(node: Node, bounds: Bounds) -> OwnKernel:
+    op, x = node.op, node.inputs[0]
+    assert isinstance(op, GroupNorm)
+    source = calling("group_norm.cuh", "group_norm", storage(x.dtype))
+    numbers = (x.shape[0], product(x.shape[1:-1]), x.shape[-1], op.groups, float_bits(op.epsilon))
+    return OwnKernel("group_norm", source, node.inputs, numbers, {"groups": op.groups, "epsilon": op.epsilon})
 
 
 OPS = (
+    AitOp(GroupNorm, ours=takes_floats, kernel=_group_kernel),
     AitOp(LayerNorm, rule=_layernorm_rule, compose=_compose_layernorm, call=_call_layernorm),
-    AitOp(RmsNorm, compose=_compose_rms_norm),
-    AitOp(Softmax, rule=_softmax_rule, compose=_compose_softmax, call=_call_softmax),
+    AitOp(RmsNorm, ours=takes_floats, kernel=_rms_norm_kernel),
+    AitOp(Softmax, _softmax_rule, _compose_softmax, _call_softmax, takes_floats, _softmax_kernel),
 )

@@ -9,6 +9,8 @@ from aitemplate.compiler import ops
 from aitemplate.compiler.base import IntImm, IntVar, Tensor
 from aitemplate.compiler.ops.common.epilogue import FuncEnum
 
+from ortisan.codegen.ait.worker.own import OwnKernel
+
 _SHORT = 300
 
 
@@ -94,9 +96,7 @@ class Construction:
 
     def _call(self, call: dict[str, Any]) -> None:
         try:
-            made = getattr(ops, call["op"])(**{key: self._setting(value) for key, value in call["make"].items()})
-            results = made(*(self._argument(value) for value in call["args"]))
-            results = list(results) if isinstance(results, (list, tuple)) else [results]
+            results = self._made(call)
             reason = self._compare(call, results)
         except Exception as error:
             results, reason = [], f"AITemplate's {call['op']} refuses: {error or type(error).__name__}"[:_SHORT]
@@ -108,6 +108,15 @@ class Construction:
             for dim, made_dim in zip(declared["shape"], result.shape(), strict=True):
                 if isinstance(dim, str):
                     self._dims.setdefault(dim, made_dim)
+
+    def _made(self, call: dict[str, Any]) -> list[Any]:
+        args = [self._argument(value) for value in call["args"]]
+        if call["kernel"] is not None:
+            types = [([self._dim(dim) for dim in result["shape"]], result["dtype"]) for result in call["results"]]
+            return OwnKernel(call["op"], call["kernel"])(args, types)
+        made = getattr(ops, call["op"])(**{key: self._setting(value) for key, value in call["make"].items()})
+        results = made(*args)
+        return list(results) if isinstance(results, (list, tuple)) else [results]
 
     def _compare(self, call: dict[str, Any], results: list[Any]) -> str | None:
         if len(results) != len(call["results"]):

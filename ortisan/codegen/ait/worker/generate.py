@@ -15,6 +15,7 @@ from aitemplate.compiler.ops.gemm_universal.gemm_common import gemm
 
 from ortisan.codegen.ait.worker.arithmetic import allowed, check_sources, keep_operations
 from ortisan.codegen.ait.worker.construct import Construction
+from ortisan.codegen.ait.worker.own import join_chains, share_kernels
 from ortisan.codegen.ait.worker.profiling import chosen_kernels, set_environment, watch_profiling
 from ortisan.codegen.ait.worker.tiles import choose_tile, problem_size
 
@@ -96,6 +97,7 @@ def compile_sources(
     compiler.Model = NoModel
     _tell_sizes(target)
     keep_operations()
+    share_kernels()
     model = compiler.compile_model(
         construction.outputs(),
         target,
@@ -134,6 +136,7 @@ def generate(job: dict[str, Any], construction: Construction, work: Path, out: P
         if file.suffix in _ENDINGS and file.name not in _LEFT_OUT:
             shutil.copy(file, out / file.name)
     shutil.rmtree(work)
+    join_chains(out)
     names = [tensor._attrs["name"] for tensor in graph if tensor._attrs["is_input"]]
     return {
         "failures": [],

@@ -14,6 +14,8 @@ from aitemplate.utils import graph_utils
 
 from ortisan.codegen.ait.worker.meanings import meaning_of
 from ortisan.codegen.ait.worker.memory import Array, Memory
+from ortisan.codegen.ait.worker.own import PREFIX
+from ortisan.codegen.ait.worker.own_meanings import OWN_MEANINGS
 
 _VIEWS = frozenset({"reshape", "flatten", "squeeze", "unsqueeze"})
 
@@ -38,7 +40,11 @@ def _run(op: Any, memory: Memory) -> None:
     if attrs["op"] == "concatenate" and not all(attrs["input_masks"]):
         _write_parts(op, inputs, memory)
         return
-    results = meaning_of(attrs["op"])(op, inputs, lambda tensor: memory.shape(tensor.shape()))
+    if attrs["op"].startswith(PREFIX):
+        meaning = OWN_MEANINGS[attrs["op"].removeprefix(PREFIX)]
+        results = meaning(attrs["kernel"]["attributes"], inputs, memory.evaluate)
+    else:
+        results = meaning_of(attrs["op"])(op, inputs, lambda tensor: memory.shape(tensor.shape()))
     if "output_masks" in attrs:
         results = [x for x, kept in zip(results, attrs["output_masks"], strict=True) if kept]
     accessors = _accessors(attrs.get("output_accessors"), len(attrs["outputs"]))

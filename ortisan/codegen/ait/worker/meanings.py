@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -18,14 +17,6 @@ _PRODUCT = re.compile(r"(?:gemm|bmm)_([rc])([rc])[rc](.*)")
 _STEPS = re.compile(r"_(bias|add|mul|fast_gelu|relu|gelu|sigmoid|tanh|swish|hardswish|n1|small_nk)")
 _SPECIAL = ("n1", "small_nk")
 """Kernels for narrow products, which compute the same."""
-_COMPARISONS = {
-    ">=": np.greater_equal,
-    "<=": np.less_equal,
-    "<": np.less,
-    ">": np.greater,
-    "==": np.equal,
-    "!=": np.not_equal,
-}
 
 
 def meaning_of(name: str) -> Meaning:
@@ -194,21 +185,6 @@ def _expand(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
     return [np.broadcast_to(inputs[0], shape_of(op._attrs["outputs"][0]))]
 
 
-def _where(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
-    left = iter(inputs)
-    return [np.where(*(arg._attrs["value"] if arg.is_a_const_num() else next(left) for arg in op._attrs["args"]))]
-
-
-def _relational(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
-    right = op._attrs["args"][1]
-    other = right._attrs["value"] if right.is_a_const_num() else inputs[-1]
-    return [_COMPARISONS[op._attrs["func"].value](inputs[0], other)]
-
-
-def _full(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
-    return [np.full(shape_of(op._attrs["outputs"][0]), op._attrs["fill_value"])]
-
-
 def _batch_gather(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
     x, indices = inputs
     if indices.ndim != 1:
@@ -227,19 +203,6 @@ def _gather(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
     return [np.take_along_axis(x[window], indices, axis=axis)]
 
 
-def _mem_eff_attention(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
-    """q [B,H,S,D], k [B,H,T,D], v [B,H,T,E] -> [B,S,H,E]; query i sees the keys up to i when causal."""
-    q, k, v = inputs[:3]
-    logits = np.matmul(q, np.swapaxes(k, -1, -2)) / math.sqrt(q.shape[-1])
-    if op._attrs["causal"]:
-        logits = np.where(np.tri(*logits.shape[-2:]) > 0, logits, -np.inf)
-    if op._attrs["variable_seq_length_kv"]:
-        places = np.arange(k.shape[2])
-        logits = np.where(places < inputs[3].reshape(-1, 1, 1, 1), logits, -np.inf)
-    e = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return [np.swapaxes(np.matmul(e / e.sum(axis=-1, keepdims=True), v), 1, 2)]
-
-
 MEANINGS: dict[str, Meaning] = {
     "avg_pool2d": _pool2d("mean"),
     "batch_gather": _batch_gather,
@@ -248,14 +211,12 @@ MEANINGS: dict[str, Meaning] = {
     "dynamic_slice": _dynamic_slice,
     "elementwise": _elementwise,
     "expand": _expand,
-    "full": _full,
     "fused_elementwise": _fused_elementwise,
     "gather": _gather,
     "group_layernorm": _group_layernorm,
     "index_select": _index_select,
     "layernorm": _layernorm,
     "max_pool2d": _pool2d("max"),
-    "mem_eff_attention": _mem_eff_attention,
     "pad_last_dim": _pad_last_dim,
     "permute": _permute(),
     "permute021": _permute(1, 0),
@@ -266,8 +227,6 @@ MEANINGS: dict[str, Meaning] = {
     "reduce_mean": _reduce(np.mean),
     "reduce_min": _reduce(np.min),
     "reduce_sum": _reduce(np.sum),
-    "relational": _relational,
     "softmax": _softmax,
     "split": _split,
-    "where": _where,
 }

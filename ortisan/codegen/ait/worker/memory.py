@@ -35,6 +35,13 @@ class Memory:
             self._numbers[value] = int(expression.subs({s: self.symbols[s] for s in expression.free_symbols}))
         return self._numbers[value]
 
+    def evaluate(self, dim: int | str) -> int:
+        """A dim that the program gives as text."""
+        if isinstance(dim, int):
+            return dim
+        expression = sympy.sympify(dim, locals={symbol.name: symbol for symbol in self.symbols})
+        return int(expression.subs({s: self.symbols[s] for s in expression.free_symbols}))
+
     def shape(self, dims: Sequence[Any]) -> tuple[int, ...]:
         return tuple(self.number(dim) for dim in dims)
 

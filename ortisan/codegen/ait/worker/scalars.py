@@ -71,6 +71,79 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "RECIPROCAL": lambda x: 1 / x,
 }
 
+
+def _divided(a: Array, b: Array) -> Array:
+    """Integers toward zero, and 0 where b is."""
+    if a.dtype.kind == "f":
+        return a / b
+    safe = np.where(b == 0, 1, b)
+    return np.where(b == 0, 0, (a - np.fmod(a, safe)) // safe)
+
+
+def _remainder(function: Callable[..., Array]) -> Callable[..., Array]:
+    def remainder(a: Array, b: Array) -> Array:
+        return function(a, b) if a.dtype.kind == "f" else np.where(b == 0, 0, function(a, np.where(b == 0, 1, b)))
+
+    return remainder
+
+
+def _isinf(x: Array, negative: float, positive: float) -> Array:
+    return (np.isneginf(x) & bool(negative)) | (np.isposinf(x) & bool(positive))
+
+
+def _shrink(x: Array, limit: float, bias: float) -> Array:
+    return np.where(x < -limit, x + bias, np.where(x > limit, x - bias, 0))
+
+
+CHAIN_FUNCTIONS: dict[str, Callable[..., Array]] = {
+    **FUNCTIONS,
+    "ACOS": np.arccos,
+    "ACOSH": np.arccosh,
+    "AND": np.logical_and,
+    "ASIN": np.arcsin,
+    "ASINH": np.arcsinh,
+    "ATAN": np.arctan,
+    "ATANH": np.arctanh,
+    "BITWISE_AND": np.bitwise_and,
+    "BITWISE_NOT": np.bitwise_not,
+    "BITWISE_OR": np.bitwise_or,
+    "BITWISE_XOR": np.bitwise_xor,
+    "CEIL": np.ceil,
+    "CLAMP": lambda x, low, high: np.minimum(np.maximum(x, low), high),
+    "COSH": np.cosh,
+    "DIV": _divided,
+    "EQ": np.equal,
+    "ERF": _erf,
+    "FMOD": _remainder(np.fmod),
+    "GE": np.greater_equal,
+    "GT": np.greater,
+    "HARDSIGMOID": lambda x, a, b: np.clip(a * x + b, 0, 1),
+    "HARDSWISH": hardswish,
+    "ISINF": _isinf,
+    "ISNAN": np.isnan,
+    "LE": np.less_equal,
+    "LT": np.less,
+    "MISH": lambda x: x * np.tanh(np.log1p(np.exp(x))),
+    "MOD": _remainder(np.mod),
+    "NEG": np.negative,
+    "NOT": np.logical_not,
+    "OR": np.logical_or,
+    "POW": lambda a, b: np.power(a, b if a.dtype.kind == "f" else np.maximum(b, 0)),
+    "PRELU": lambda x, slope: np.where(x >= 0, x, slope * x),
+    "ROUND": np.rint,
+    "SELU": lambda x, a, g: g * np.where(x > 0, x, a * np.expm1(np.minimum(x, 0))),
+    "SHIFT_LEFT": np.left_shift,
+    "SHIFT_RIGHT": np.right_shift,
+    "SHRINK": _shrink,
+    "SINH": np.sinh,
+    "SOFTPLUS": lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
+    "TAN": np.tan,
+    "THRESHOLDED_RELU": lambda x, a: np.where(x > a, x, 0.0),
+    "WHERE": np.where,
+    "XOR": np.logical_xor,
+}
+"""What chains of ours compute, by the names of the op graph's functions."""
+
 EPILOGUES: dict[str, Callable[[Array], Array]] = {
     "relu": relu,
     "gelu": gelu,

@@ -16,13 +16,14 @@ from ortisan.codegen.cpu.kernels import (
     reduce,
     rotary,
     rows,
+    sampling,
 )
 from ortisan.codegen.cpu.kernels.images import blocks
 from ortisan.codegen.cpu.row import CpuKernel
 from ortisan.errors import UnsupportedError
 from ortisan.registry.graph import Node, Op
 
-_FAMILIES = (attention, cache, elementwise, gather, generate, images, move, products, reduce, rotary, rows)
+_FAMILIES = (attention, cache, elementwise, gather, generate, images, move, products, reduce, rotary, rows, sampling)
 KERNELS: dict[type[Op], CpuKernel] = {kernel.op: kernel for family in _FAMILIES for kernel in family.KERNELS}
 
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ortisan.codegen.cpu.group import Group
-from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, ScalarCall, Template, literal, op_of
+from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, ScalarCall, Template, op_of
 from ortisan.codegen.cpu.loops.chain import Load, Store, build_chain
 from ortisan.codegen.cpu.loops.strips import Segment, Strip, cut
 from ortisan.codegen.cpu.row import CpuKernel
-from ortisan.codegen.cpu.strides import Layout, continues, line_length, walk
+from ortisan.codegen.literals import literal
+from ortisan.codegen.strides import Layout, continues, line_length, walk
 from ortisan.registry.builder import is_constant
 from ortisan.registry.dims import Dim, product
 from ortisan.registry.dtypes import DType

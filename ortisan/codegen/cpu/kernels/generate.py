@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from ortisan.codegen.cpu.call import CallContext, call_of
 from ortisan.codegen.cpu.group import Group
-from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, Template, literal, only_node
+from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, Template, only_node
 from ortisan.codegen.cpu.row import CpuKernel
+from ortisan.codegen.literals import literal
 from ortisan.registry.dims import product
 from ortisan.registry.ops import Arange, Full, Size
 

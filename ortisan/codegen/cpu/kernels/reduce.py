@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ortisan.codegen.cpu.call import CallContext, call_of
 from ortisan.codegen.cpu.group import Group
-from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, Template, flag, only_node
+from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, Template, only_node
 from ortisan.codegen.cpu.row import CpuKernel
+from ortisan.codegen.literals import flag
 from ortisan.registry.dims import product
 from ortisan.registry.ops import ArgReduce, CumSum, Reduce
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ortisan.codegen.cpu.group import Group
-from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, Template, flag, only_node
+from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, Template, only_node
 from ortisan.codegen.cpu.row import CpuKernel, rows_of
+from ortisan.codegen.literals import flag
 from ortisan.registry.graph import Value
 from ortisan.registry.ops import Rotary
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ortisan.codegen.cpu.kernel import Argument, EmitContext, Param, ScalarCall, literal
+from ortisan.codegen.cpu.kernel import Argument, EmitContext, Param, ScalarCall
+from ortisan.codegen.literals import literal
 from ortisan.registry.builder import is_constant
 from ortisan.registry.graph import Node, Value
 

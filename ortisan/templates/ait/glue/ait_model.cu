@@ -106,8 +106,14 @@ struct AitModelState {
   std::vector<size_t> inputs, outputs;  // the model's, as places in the graph's order
   std::mutex queueing;
   uint64_t runs = 0;
+  int32_t* fault = nullptr;  // memory of the host that kernels write to
 
   AitModelState(int d, AitMemory m) : device(d), memory(m) {}
+  AitModelState(const AitModelState&) = delete;
+  AitModelState& operator=(const AitModelState&) = delete;
+  ~AitModelState() {
+    if (fault != nullptr) cudaFreeHost(fault);
+  }
 };
 
 namespace {
@@ -179,6 +185,9 @@ const char* create(int device, size_t runtimes, AitMemory memory, AitNames input
   return guarded(device, [&]() -> const char* {
     if (const char* failure = check_earlier_calls()) return failure;
     auto state = std::make_unique<AitModelState>(device, memory);
+    const cudaError_t error = cudaMallocHost(reinterpret_cast<void**>(&state->fault), sizeof(int32_t));
+    if (error != cudaSuccess) return cuda_failure("there is no memory of the host that the GPU can write to", error);
+    *state->fault = 0;
     for (size_t i = 0; i < runtimes; ++i) {
       state->runtimes.push_back(std::make_unique<AitRuntime>());
       if (failed(AITemplateModelContainerCreate(&state->runtimes[i]->handle, 1, &state->memory))) return why();
@@ -264,7 +273,10 @@ const char* why_not_queued(void* stream) {
   return "the stream is being captured as a CUDA graph, which this op can't be part of; open the session without it";
 }
 
-const char* run(AitModelState* state, const AitValue* inputs, const AitValue* outputs, void* stream) noexcept {
+int32_t take_fault(AitModelState* state) noexcept { return __atomic_exchange_n(state->fault, 0, __ATOMIC_RELAXED); }
+
+const char* run(AitModelState* state, const AitValue* inputs, const AitValue* outputs, const int64_t* sizes,
+                void* stream) noexcept {
   return guarded(state->device, [&]() -> const char* {
     if (const char* failure = check_earlier_calls()) return failure;
     if (const char* failure = why_not_queued(stream)) return failure;
@@ -277,6 +289,8 @@ const char* run(AitModelState* state, const AitValue* inputs, const AitValue* ou
     std::lock_guard<std::mutex> guard(state->queueing);
     AitRuntime& runtime = choose(*state, stream);
     stream_of_run = static_cast<cudaStream_t>(stream);
+    sizes_of_run = sizes;
+    fault_of_run = state->fault;
     runtime.stream = stream, runtime.last_run = ++state->runs;
     if (failed(AITemplateModelContainerRun(runtime.handle, in.data(), in.size(), out.data(), out.size(),
                                            static_cast<AITemplateStreamHandle>(stream), false, false,
@@ -296,4 +310,4 @@ void dmlc::CustomLogMessage::Log(const std::string& text) { ortisan::keep_log_li
 
 extern "C" const ortisan::AitModel ORTISAN_MODEL;
 extern "C" const ortisan::AitModel ORTISAN_MODEL = {ortisan::create, ortisan::destroy, ortisan::set_constants,
-                                                    ortisan::run};
+                                                    ortisan::run, ortisan::take_fault};

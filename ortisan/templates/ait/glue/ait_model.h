@@ -42,8 +42,11 @@ struct AitModel {
   // memory stays the caller's and stays in use.
   const char* (*set_constants)(AitModelState* state, const AitValue* constants, size_t count);
   // Queues a run on a stream and waits for no other: the stream does, where all buffers are in use. Inputs and outputs are in the order of the names; the outputs' dims are
-  // checked against those that the model finds. Any number of threads may call it.
-  const char* (*run)(AitModelState* state, const AitValue* inputs, const AitValue* outputs, void* stream);
+  // checked against those that the model finds; `sizes` are those of the model's symbols. Any number of threads may call it.
+  const char* (*run)(AitModelState* state, const AitValue* inputs, const AitValue* outputs, const int64_t* sizes,
+                     void* stream);
+  // The number of an op of an earlier run, from 1 on, that was given an index out of range, and forgets it. 0: none is known of.
+  int32_t (*take_fault)(AitModelState* state);
 };
 
 }  // namespace ortisan

@@ -46,6 +46,7 @@ struct Kernel : OrtKernel {
   ort::Status* set_constants();
   ort::Status* device(int* id) const;
   ort::Status* check_alignment(const char* kind, const TensorSpec& tensor, const void* data) const;
+  ort::Status* check_indices() const;
   ort::Status* compute(ort::KernelContext* context) const;
   ort::Status* say(ort::ErrorCode code, const char* failure) const {
     return refuse(api, code, "%s: %s", Name(graph.op).text, failure);
@@ -107,12 +108,26 @@ inline ort::Status* Kernel::check_alignment(const char* kind, const TensorSpec& 
                 Name(graph.op).text, kind, Name(tensor.name).text);
 }
 
+// The GPU tells of a bad index when it gets there, which is behind this run, or behind later ones: what was computed with it is 0, and
+// the next run that knows fails.
+inline ort::Status* Kernel::check_indices() const {
+  const int32_t fault = model().take_fault(state);
+  if (fault == 0) return nullptr;
+  return refuse(api, ort::invalid_argument,
+                "%s: an index of node '%s' is out of range, in this run or an earlier one; the elements that it stands "
+                "for were computed as 0",
+                Name(graph.op).text, Name(graph.execution->checked[fault - 1]).text);
+}
+
 inline ort::Status* Kernel::compute(ort::KernelContext* context) const {
   Call call(*this);
   if (auto* status = call.prepare(context)) return status;
   if (!call.work) return nullptr;
+  const Execution& execution = *graph.execution;
   Array<AitValue> inputs(graph.input_count), outputs(graph.output_count);
-  if (!inputs || !outputs) return out_of_memory(api, graph.op);
+  Array<int64_t> sizes(execution.symbol_count);
+  if (!inputs || !outputs || !sizes) return out_of_memory(api, graph.op);
+  for (int32_t i = 0; i < execution.symbol_count; ++i) sizes[i] = call.symbols[execution.symbols[i]];
   for (int32_t i = 0; i < graph.input_count; ++i) {
     const TensorSpec& input = graph.inputs[i];
     if (auto* status = check_alignment("input", input, call.inputs[i])) return status;
@@ -129,8 +144,9 @@ inline ort::Status* Kernel::compute(ort::KernelContext* context) const {
   if (auto* status = ort::context_gpu_stream(api, context, &stream)) return status;
   const host_memory::Lent lent_inputs(inputs.items, static_cast<size_t>(graph.input_count), true),
       lent_outputs(outputs.items, static_cast<size_t>(graph.output_count), false);
-  const char* failure = model().run(state, inputs.items, outputs.items, stream);
-  return failure == nullptr ? nullptr : say(ort::runtime_exception, failure);
+  if (auto* status = check_indices()) return status;
+  const char* failure = model().run(state, inputs.items, outputs.items, sizes.items, stream);
+  return failure == nullptr ? check_indices() : say(ort::runtime_exception, failure);
 }
 
 }  // namespace ortisan

@@ -1,6 +1,16 @@
 // What kernels tell the compiler that C++ has no words for. These macros last to the end of a file, which includes end_macros.h.
 #pragma once
 
+// For functions that nvcc compiles for GPUs too: they call nothing but functions like them. ORTISAN_HIDDEN is for numbers that
+// compilers for CPUs are not to know; nvcc may.
+#if defined(__CUDACC__)
+#define ORTISAN_BOTH __host__ __device__
+#define ORTISAN_HIDDEN constexpr
+#else
+#define ORTISAN_BOTH
+#define ORTISAN_HIDDEN inline
+#endif
+
 // For functions that are called once for every few elements: [=](int64_t i) ORTISAN_INLINE { ... }
 #define ORTISAN_INLINE __attribute__((always_inline))
 

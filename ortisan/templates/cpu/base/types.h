@@ -8,6 +8,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "macros.h"
+
 namespace ortisan {
 
 struct half {
@@ -47,12 +49,17 @@ template <class T>
 constexpr bool is_integer = std::is_integral_v<T> && !std::is_same_v<T, bool>;
 
 template <class To, class From>
-inline To bit_cast(From value) {
+ORTISAN_BOTH inline To bit_cast(From value) {
   static_assert(sizeof(To) == sizeof(From), "bit_cast keeps the size");
   return __builtin_bit_cast(To, value);
 }
 
-inline float to_float(half value) {
+ORTISAN_BOTH inline float to_float(half value) {
+#if defined(__CUDA_ARCH__)
+  float result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
+  return result;
+#else
   const uint32_t magnitude = uint32_t(value.bits & 0x7fffu) << 13;
   const uint32_t exponent = magnitude & 0x0f800000u;
   const uint32_t normal = magnitude + (112u << 23);
@@ -63,9 +70,15 @@ inline float to_float(half value) {
   uint32_t result = exponent == 0u ? subnormal : normal;
   result = exponent == 0x0f800000u ? special : result;
   return bit_cast<float>(result | (uint32_t(value.bits & 0x8000u) << 16));
+#endif
 }
 
-inline half to_half(float value) {
+ORTISAN_BOTH inline half to_half(float value) {
+#if defined(__CUDA_ARCH__)
+  uint16_t rounded;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(rounded) : "f"(value));
+  return half{rounded};
+#else
   const uint32_t bits = bit_cast<uint32_t>(value);
   const uint32_t sign = bits & 0x80000000u;
   const uint32_t magnitude = bits ^ sign;
@@ -77,11 +90,12 @@ inline half to_half(float value) {
   uint32_t result = magnitude < (113u << 23) ? subnormal : normal;
   result = magnitude >= (143u << 23) ? special : result;
   return half{static_cast<uint16_t>(result | (sign >> 16))};
+#endif
 }
 
-inline float to_float(bfloat16 value) { return bit_cast<float>(uint32_t(value.bits) << 16); }
+ORTISAN_BOTH inline float to_float(bfloat16 value) { return bit_cast<float>(uint32_t(value.bits) << 16); }
 
-inline bfloat16 to_bfloat16(float value) {
+ORTISAN_BOTH inline bfloat16 to_bfloat16(float value) {
   const uint32_t bits = bit_cast<uint32_t>(value);
   const uint32_t rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
   const uint32_t nan = bits | 0x00400000u;
@@ -91,7 +105,7 @@ inline bfloat16 to_bfloat16(float value) {
 
 // Storage to compute type. A bool is read as the byte it is: GCC 12 vectorises no loop that reads a bool.
 template <class T>
-inline compute_t<T> load(const T& value) {
+ORTISAN_BOTH inline compute_t<T> load(const T& value) {
   if constexpr (is_small_float<T>) {
     return to_float(value);
   } else if constexpr (std::is_same_v<T, bool>) {
@@ -103,7 +117,7 @@ inline compute_t<T> load(const T& value) {
 
 // Compute type to storage.
 template <class T>
-inline T store(compute_t<T> value) {
+ORTISAN_BOTH inline T store(compute_t<T> value) {
   if constexpr (std::is_same_v<T, half>) {
     return to_half(value);
   } else if constexpr (std::is_same_v<T, bfloat16>) {
@@ -134,14 +148,14 @@ namespace detail {
 
 // Truncates toward zero; out of range or NaN gives the lowest value, as the x86 instruction does.
 template <class I, class F>
-inline I truncate(F value) {
+ORTISAN_BOTH inline I truncate(F value) {
   constexpr F low = static_cast<F>(std::numeric_limits<I>::lowest());
   const bool inside = value >= low && value < -low;
   return static_cast<I>(inside ? value : low);
 }
 
 template <class To, class F>
-inline To float_to_integer(F value) {
+ORTISAN_BOTH inline To float_to_integer(F value) {
   if constexpr (std::is_same_v<To, uint64_t>) {
     constexpr F half_range = static_cast<F>(9223372036854775808.0);
     const bool upper = value >= half_range;
@@ -159,7 +173,7 @@ inline To float_to_integer(F value) {
 // Converts between storage types as ONNX Cast does: floats truncate toward zero when they become integers, integers wrap,
 // everything but zero is true, narrower floats round to nearest even. Out of range floats become some fixed integer.
 template <class To, class From>
-inline To cast(const From& from) {
+ORTISAN_BOTH inline To cast(const From& from) {
   if constexpr (std::is_same_v<To, From>) {
     return from;
   } else if constexpr (is_small_float<From>) {

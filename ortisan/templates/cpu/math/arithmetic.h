@@ -4,6 +4,7 @@
 // function that has no reason to drop it.
 #pragma once
 
+#include "macros.h"
 #include "types.h"
 
 namespace ortisan::fn {
@@ -22,7 +23,7 @@ constexpr bool wraps = is_integer<T>;
 // Arithmetic.
 
 template <class T>
-inline T add(T a, T b) {
+ORTISAN_BOTH inline T add(T a, T b) {
   if constexpr (detail::wraps<T>) {
     using U = detail::wrapping<T>;
     return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
@@ -32,7 +33,7 @@ inline T add(T a, T b) {
 }
 
 template <class T>
-inline T sub(T a, T b) {
+ORTISAN_BOTH inline T sub(T a, T b) {
   if constexpr (detail::wraps<T>) {
     using U = detail::wrapping<T>;
     return static_cast<T>(static_cast<U>(a) - static_cast<U>(b));
@@ -42,7 +43,7 @@ inline T sub(T a, T b) {
 }
 
 template <class T>
-inline T mul(T a, T b) {
+ORTISAN_BOTH inline T mul(T a, T b) {
   if constexpr (detail::wraps<T>) {
     using U = detail::wrapping<T>;
     return static_cast<T>(static_cast<U>(a) * static_cast<U>(b));
@@ -52,7 +53,7 @@ inline T mul(T a, T b) {
 }
 
 template <class T>
-inline T neg(T x) {
+ORTISAN_BOTH inline T neg(T x) {
   if constexpr (detail::wraps<T>) {
     return sub(T(0), x);
   } else {
@@ -62,7 +63,7 @@ inline T neg(T x) {
 
 // The quotient truncated toward zero for integers; 0 when b is 0, and the lowest value over -1 wraps to itself.
 template <class T>
-inline T div(T a, T b) {
+ORTISAN_BOTH inline T div(T a, T b) {
   if constexpr (detail::wraps<T>) {
     if (b == T(0)) return T(0);
     if (std::is_signed_v<T> && b == static_cast<T>(-1)) return neg(a);
@@ -74,7 +75,7 @@ inline T div(T a, T b) {
 
 // The remainder with the sign of the dividend; 0 for integers when b is 0.
 template <class T>
-inline T fmod(T a, T b) {
+ORTISAN_BOTH inline T fmod(T a, T b) {
   if constexpr (detail::wraps<T>) {
     if (b == T(0) || (std::is_signed_v<T> && b == static_cast<T>(-1))) return T(0);
     return static_cast<T>(a % b);
@@ -87,18 +88,18 @@ inline T fmod(T a, T b) {
 
 // The remainder with the sign of the divisor.
 template <class T>
-inline T mod(T a, T b) {
+ORTISAN_BOTH inline T mod(T a, T b) {
   const T r = fmod(a, b);
   return r != T(0) && (r < T(0)) != (b < T(0)) ? static_cast<T>(r + b) : r;
 }
 
 template <class T>
-inline T reciprocal(T x) {
+ORTISAN_BOTH inline T reciprocal(T x) {
   return T(1) / x;
 }
 
 template <class T>
-inline T sqrt(T x) {
+ORTISAN_BOTH inline T sqrt(T x) {
   if constexpr (std::is_same_v<T, float>) {
     return __builtin_sqrtf(x);
   } else {
@@ -107,12 +108,12 @@ inline T sqrt(T x) {
 }
 
 template <class T>
-inline T rsqrt(T x) {
+ORTISAN_BOTH inline T rsqrt(T x) {
   return T(1) / sqrt(x);
 }
 
 template <class T>
-inline T abs(T x) {
+ORTISAN_BOTH inline T abs(T x) {
   if constexpr (std::is_same_v<T, float>) {
     return __builtin_fabsf(x);
   } else if constexpr (std::is_same_v<T, double>) {
@@ -123,19 +124,19 @@ inline T abs(T x) {
 }
 
 template <class T>
-inline T sign(T x) {
+ORTISAN_BOTH inline T sign(T x) {
   const T result = static_cast<T>((x > T(0) ? 1 : 0) - (x < T(0) ? 1 : 0));
   return x != x ? x : result;
 }
 
 template <class T>
-inline T max(T a, T b) {
+ORTISAN_BOTH inline T max(T a, T b) {
   const T larger = a > b ? a : b;
   return a != a ? a : larger;
 }
 
 template <class T>
-inline T min(T a, T b) {
+ORTISAN_BOTH inline T min(T a, T b) {
   const T smaller = a < b ? a : b;
   return a != a ? a : smaller;
 }
@@ -143,13 +144,13 @@ inline T min(T a, T b) {
 namespace detail {
 
 // A variable, though nobody writes it: what is added to it is no number that GCC knows.
-inline float negative_zero = -0.0f;
+ORTISAN_HIDDEN float negative_zero = -0.0f;
 
 }  // namespace detail
 
 // min(max(x, low), high); NaN stays. With bounds that GCC knows it compares and blends, with others it is two instructions.
 template <class T>
-inline T clamp(T x, T low, T high) {
+ORTISAN_BOTH inline T clamp(T x, T low, T high) {
   if constexpr (std::is_same_v<T, float>) {
     low += detail::negative_zero;
     high += detail::negative_zero;
@@ -161,14 +162,14 @@ inline T clamp(T x, T low, T high) {
 // Rounding; integers are already whole.
 
 template <class T>
-inline T floor(T x) {
+ORTISAN_BOTH inline T floor(T x) {
   if constexpr (std::is_same_v<T, float>) return __builtin_floorf(x);
   if constexpr (std::is_same_v<T, double>) return __builtin_floor(x);
   return x;
 }
 
 template <class T>
-inline T ceil(T x) {
+ORTISAN_BOTH inline T ceil(T x) {
   if constexpr (std::is_same_v<T, float>) return __builtin_ceilf(x);
   if constexpr (std::is_same_v<T, double>) return __builtin_ceil(x);
   return x;
@@ -176,7 +177,7 @@ inline T ceil(T x) {
 
 // Halves go to the even neighbour.
 template <class T>
-inline T round(T x) {
+ORTISAN_BOTH inline T round(T x) {
   if constexpr (std::is_same_v<T, float>) return __builtin_rintf(x);
   if constexpr (std::is_same_v<T, double>) return __builtin_rint(x);
   return x;
@@ -185,47 +186,47 @@ inline T round(T x) {
 // Comparison and choice.
 
 template <class T>
-inline bool eq(T a, T b) {
+ORTISAN_BOTH inline bool eq(T a, T b) {
   return a == b;
 }
 
 template <class T>
-inline bool ne(T a, T b) {
+ORTISAN_BOTH inline bool ne(T a, T b) {
   return a != b;
 }
 
 template <class T>
-inline bool gt(T a, T b) {
+ORTISAN_BOTH inline bool gt(T a, T b) {
   return a > b;
 }
 
 template <class T>
-inline bool ge(T a, T b) {
+ORTISAN_BOTH inline bool ge(T a, T b) {
   return a >= b;
 }
 
 template <class T>
-inline bool lt(T a, T b) {
+ORTISAN_BOTH inline bool lt(T a, T b) {
   return a < b;
 }
 
 template <class T>
-inline bool le(T a, T b) {
+ORTISAN_BOTH inline bool le(T a, T b) {
   return a <= b;
 }
 
 template <class T>
-inline T where(bool condition, T a, T b) {
+ORTISAN_BOTH inline T where(bool condition, T a, T b) {
   return condition ? a : b;
 }
 
 template <class T>
-inline bool isnan(T x) {
+ORTISAN_BOTH inline bool isnan(T x) {
   return x != x;
 }
 
 template <class T>
-inline bool isinf(T x, bool detect_negative = true, bool detect_positive = true) {
+ORTISAN_BOTH inline bool isinf(T x, bool detect_negative = true, bool detect_positive = true) {
   const int positive = x == limits<T>::infinity ? 1 : 0;
   const int negative = x == limits<T>::negative_infinity ? 1 : 0;
   return ((positive & int(detect_positive)) | (negative & int(detect_negative))) != 0;
@@ -233,41 +234,41 @@ inline bool isinf(T x, bool detect_negative = true, bool detect_positive = true)
 
 // Logic and bits.
 
-inline bool logical_and(bool a, bool b) { return (unsigned(a) & unsigned(b)) != 0u; }
-inline bool logical_or(bool a, bool b) { return (unsigned(a) | unsigned(b)) != 0u; }
-inline bool logical_xor(bool a, bool b) { return a != b; }
-inline bool logical_not(bool a) { return !a; }
+ORTISAN_BOTH inline bool logical_and(bool a, bool b) { return (unsigned(a) & unsigned(b)) != 0u; }
+ORTISAN_BOTH inline bool logical_or(bool a, bool b) { return (unsigned(a) | unsigned(b)) != 0u; }
+ORTISAN_BOTH inline bool logical_xor(bool a, bool b) { return a != b; }
+ORTISAN_BOTH inline bool logical_not(bool a) { return !a; }
 
 template <class T>
-inline T bitwise_and(T a, T b) {
+ORTISAN_BOTH inline T bitwise_and(T a, T b) {
   return static_cast<T>(a & b);
 }
 
 template <class T>
-inline T bitwise_or(T a, T b) {
+ORTISAN_BOTH inline T bitwise_or(T a, T b) {
   return static_cast<T>(a | b);
 }
 
 template <class T>
-inline T bitwise_xor(T a, T b) {
+ORTISAN_BOTH inline T bitwise_xor(T a, T b) {
   return static_cast<T>(a ^ b);
 }
 
 template <class T>
-inline T bitwise_not(T a) {
+ORTISAN_BOTH inline T bitwise_not(T a) {
   return static_cast<T>(~a);
 }
 
 // Shifting by the width or more gives 0.
 template <class T>
-inline T shift_left(T a, T count) {
+ORTISAN_BOTH inline T shift_left(T a, T count) {
   using U = detail::wrapping<T>;
   const bool inside = static_cast<U>(count) < sizeof(T) * 8;
   return inside ? static_cast<T>(static_cast<U>(a) << (inside ? static_cast<U>(count) : U(0))) : T(0);
 }
 
 template <class T>
-inline T shift_right(T a, T count) {
+ORTISAN_BOTH inline T shift_right(T a, T count) {
   using U = detail::wrapping<T>;
   const bool inside = static_cast<U>(count) < sizeof(T) * 8;
   return inside ? static_cast<T>(a >> (inside ? static_cast<U>(count) : U(0))) : T(0);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "arithmetic.h"
+#include "macros.h"
 #include "types.h"
 
 namespace ortisan::fn {
@@ -19,32 +20,36 @@ constexpr int32_t round_shift_bits = 0x4b400000;
 
 // a b + c, with one rounding where the CPU has an instruction for it: of two products that are added the compiler may fuse either,
 // in one loop this, in another that.
-inline float fused(float a, float b, float c) {
-#if defined(__FMA__) || defined(__aarch64__)
+ORTISAN_BOTH inline float fused(float a, float b, float c) {
+#if defined(__FMA__) || defined(__aarch64__) || defined(__CUDA_ARCH__)
   return __builtin_fmaf(a, b, c);
 #else
   return a * b + c;
 #endif
 }
 
-inline float select(bool condition, float a, float b) { return condition ? a : b; }
+ORTISAN_BOTH inline float select(bool condition, float a, float b) { return condition ? a : b; }
 
-inline float power_of_two(int32_t exponent) { return bit_cast<float>(static_cast<uint32_t>(exponent + 127) << 23); }
+ORTISAN_BOTH inline float power_of_two(int32_t exponent) {
+  return bit_cast<float>(static_cast<uint32_t>(exponent + 127) << 23);
+}
 
 // x 2^n for a normal x and the n in the low 9 bits of `bits`, when the result is normal too.
-inline float add_exponent(float x, uint32_t bits) { return bit_cast<float>(bit_cast<uint32_t>(x) + (bits << 23)); }
+ORTISAN_BOTH inline float add_exponent(float x, uint32_t bits) {
+  return bit_cast<float>(bit_cast<uint32_t>(x) + (bits << 23));
+}
 
 // Bounds of arguments, beyond which a function is constant as a float. Variables, though nobody writes them: a clamp to a number
 // that GCC knows costs a comparison, a blend and often a second copy of what follows, one to a variable is a single instruction.
-inline float exp_low = -105.0f;  // e^x is 0
-inline float exp_high = 90.0f;  // infinity
-inline float sigmoid_high = 105.0f;  // 1
-inline float tanh_high = 9.1f;  // 1
-inline float mish_high = 40.0f;  // mish is x
+ORTISAN_HIDDEN float exp_low = -105.0f;  // e^x is 0
+ORTISAN_HIDDEN float exp_high = 90.0f;  // infinity
+ORTISAN_HIDDEN float sigmoid_high = 105.0f;  // 1
+ORTISAN_HIDDEN float tanh_high = 9.1f;  // 1
+ORTISAN_HIDDEN float mish_high = 40.0f;  // mish is x
 
 // Both keep NaN.
-inline float at_least(float x, float low) { return x < low ? low : x; }
-inline float at_most(float x, float high) { return high < x ? high : x; }
+ORTISAN_BOTH inline float at_least(float x, float low) { return x < low ? low : x; }
+ORTISAN_BOTH inline float at_most(float x, float high) { return high < x ? high : x; }
 
 // x = n ln2 + r with |r| <= ln2 / 2. The low bits of `shifted` are n + bias.
 struct ReducedExp {
@@ -53,7 +58,7 @@ struct ReducedExp {
 };
 
 template <int bias>
-inline ReducedExp reduce_exp(float x) {
+ORTISAN_BOTH inline ReducedExp reduce_exp(float x) {
   constexpr float shift = round_shift + static_cast<float>(bias);
   const float shifted = x * log2_e + shift;
   const float n = shifted - shift;
@@ -61,7 +66,7 @@ inline ReducedExp reduce_exp(float x) {
 }
 
 // (e^r - 1 - r) / r^2 for |r| <= ln2 / 2.
-inline float exp_tail(float r) {
+ORTISAN_BOTH inline float exp_tail(float r) {
   float q = 0x1.6a23aep-10f;
   q = q * r + 0x1.123a24p-7f;
   q = q * r + 0x1.5558f4p-5f;
@@ -69,33 +74,33 @@ inline float exp_tail(float r) {
   return q * r + 0x1.fffffcp-2f;
 }
 
-inline float exp_reduced(float r) { return (exp_tail(r) * r + 1.0f) * r + 1.0f; }
+ORTISAN_BOTH inline float exp_reduced(float r) { return (exp_tail(r) * r + 1.0f) * r + 1.0f; }
 
 // 2^n as the product of two powers of two, for -252 <= n <= 254 and the n + 254 in the low 9 bits of `bits`.
 struct TwoPowers {
   float first, second;
 };
 
-inline TwoPowers two_powers(uint32_t bits) {
+ORTISAN_BOTH inline TwoPowers two_powers(uint32_t bits) {
   const uint32_t first = bits >> 1;
   return {bit_cast<float>(first << 23), bit_cast<float>((bits - first) << 23)};
 }
 
 // e^x * 2^shift, with one rounding at the ends of the range.
 template <int shift>
-inline float exp_shifted(float x) {
+ORTISAN_BOTH inline float exp_shifted(float x) {
   const ReducedExp e = reduce_exp<254 + shift>(at_most(at_least(x, exp_low), exp_high));
   const TwoPowers scale = two_powers(e.shifted);
   return exp_reduced(e.r) * scale.first * scale.second;
 }
 
-inline float with_sign_of(float positive, float x) {
+ORTISAN_BOTH inline float with_sign_of(float positive, float x) {
   return bit_cast<float>(bit_cast<uint32_t>(positive) | (bit_cast<uint32_t>(x) & 0x80000000u));
 }
-inline float negative_magnitude(float x) { return bit_cast<float>(bit_cast<uint32_t>(x) | 0x80000000u); }
+ORTISAN_BOTH inline float negative_magnitude(float x) { return bit_cast<float>(bit_cast<uint32_t>(x) | 0x80000000u); }
 
 // exponent * ln2 + log(1 + f) for f in [sqrt(1/2) - 1, sqrt(2) - 1].
-inline float log_sum(float exponent, float f) {
+ORTISAN_BOTH inline float log_sum(float exponent, float f) {
   // Pairs, and pairs of pairs: the steps of one chain would wait for each other.
   const float f2 = f * f;
   const float p0 = 0x1.555554p-2f - 0x1.000228p-2f * f, p2 = 0x1.99a004p-3f - 0x1.54723p-3f * f;
@@ -106,7 +111,7 @@ inline float log_sum(float exponent, float f) {
 }
 
 // log(1 + z) for z in [0, 1]: z + z^2 times a polynomial of degree 8, relative error 5e-9.
-inline float log1p_of_share(float z) {
+ORTISAN_BOTH inline float log1p_of_share(float z) {
   const float z2 = z * z;
   float p = -0x1.b2f58p-9f;
   p = p * z + 0x1.4b0832p-6f;
@@ -121,27 +126,29 @@ inline float log1p_of_share(float z) {
 }
 
 // The exponent e of a positive normal x such that x / 2^e is in [sqrt(1/2), sqrt(2)).
-inline int32_t centred_exponent(float x) { return static_cast<int32_t>(bit_cast<uint32_t>(x) - 0x3f3504f3u) >> 23; }
+ORTISAN_BOTH inline int32_t centred_exponent(float x) {
+  return static_cast<int32_t>(bit_cast<uint32_t>(x) - 0x3f3504f3u) >> 23;
+}
 
 // x / 2^exponent for that exponent.
-inline float centred_fraction(float x, int32_t exponent) {
+ORTISAN_BOTH inline float centred_fraction(float x, int32_t exponent) {
   return bit_cast<float>(bit_cast<uint32_t>(x) - (static_cast<uint32_t>(exponent) << 23));
 }
 
 }  // namespace detail
 
-inline float exp(float x) { return detail::exp_shifted<0>(x); }
-inline double exp(double x) { return __builtin_exp(x); }
+ORTISAN_BOTH inline float exp(float x) { return detail::exp_shifted<0>(x); }
+ORTISAN_BOTH inline double exp(double x) { return __builtin_exp(x); }
 
 // e^x for x <= 0, or NaN. The exponent is kept 64 too high until the last multiplication, which rounds a subnormal.
-inline float exp_nonpositive(float x) {
+ORTISAN_BOTH inline float exp_nonpositive(float x) {
   const detail::ReducedExp e = detail::reduce_exp<127 + 64>(detail::at_least(x, detail::exp_low));
   return detail::exp_reduced(e.r) * bit_cast<float>(e.shifted << 23) * 0x1p-64f;
 }
-inline double exp_nonpositive(double x) { return __builtin_exp(x); }
+ORTISAN_BOTH inline double exp_nonpositive(double x) { return __builtin_exp(x); }
 
 // e^x - 1 without cancellation near zero.
-inline float expm1(float x) {
+ORTISAN_BOTH inline float expm1(float x) {
   const float clamped = detail::select(x > 89.0f, 89.0f, detail::select(x < -20.0f, -20.0f, x));
   const detail::ReducedExp e = detail::reduce_exp<-1>(clamped);
   const float scale = detail::add_exponent(1.0f, e.shifted);
@@ -149,9 +156,9 @@ inline float expm1(float x) {
   const float result = 2.0f * (expm1_r * scale + (scale - 0.5f));
   return detail::select(x == 0.0f, x, result);
 }
-inline double expm1(double x) { return __builtin_expm1(x); }
+ORTISAN_BOTH inline double expm1(double x) { return __builtin_expm1(x); }
 
-inline float log(float x) {
+ORTISAN_BOTH inline float log(float x) {
   const bool subnormal = x < 0x1p-126f;
   const float normal = detail::select(subnormal, x * 0x1p23f, x);
   const int32_t e = detail::centred_exponent(normal);
@@ -162,16 +169,16 @@ inline float log(float x) {
   result = detail::select(x == 0.0f, limits<float>::negative_infinity, result);
   return detail::select(x < 0.0f, limits<float>::quiet_nan, result);
 }
-inline double log(double x) { return __builtin_log(x); }
+ORTISAN_BOTH inline double log(double x) { return __builtin_log(x); }
 
 // Versions of functions that take most arguments but not all, without what the others would cost. A loop looks whether an
 // argument leaves the range (which is not 0 then), and runs again with the whole function when one does.
 namespace common {
 
 // Positive normal numbers are common.
-inline uint32_t leaves_log(float x) { return bit_cast<uint32_t>(x) - 0x00800000u < 0x7f000000u ? 0u : 1u; }
+ORTISAN_BOTH inline uint32_t leaves_log(float x) { return bit_cast<uint32_t>(x) - 0x00800000u < 0x7f000000u ? 0u : 1u; }
 
-inline float log(float x) {
+ORTISAN_BOTH inline float log(float x) {
   const int32_t e = detail::centred_exponent(x);
   return detail::log_sum(static_cast<float>(e), detail::centred_fraction(x, e) - 1.0f);
 }
@@ -179,7 +186,7 @@ inline float log(float x) {
 }  // namespace common
 
 // log(1 + x) without cancellation near zero.
-inline float log1p(float x) {
+ORTISAN_BOTH inline float log1p(float x) {
   const int32_t e = detail::centred_exponent(1.0f + x);
   const float scale = detail::power_of_two(-e);
   const float small = x * scale + (scale - 1.0f);
@@ -189,25 +196,25 @@ inline float log1p(float x) {
   result = detail::select(x == -1.0f, limits<float>::negative_infinity, result);
   return detail::select(x < -1.0f, limits<float>::quiet_nan, detail::select(x == 0.0f, x, result));
 }
-inline double log1p(double x) { return __builtin_log1p(x); }
+ORTISAN_BOTH inline double log1p(double x) { return __builtin_log1p(x); }
 
-inline float sinh(float x) {
+ORTISAN_BOTH inline float sinh(float x) {
   const float a = __builtin_fabsf(x);
   const float t = expm1(a);
   const float small = 0.5f * (t + t / (t + 1.0f));
   return __builtin_copysignf(detail::select(a < 10.0f, small, detail::exp_shifted<-1>(a)), x);
 }
-inline double sinh(double x) { return __builtin_sinh(x); }
+ORTISAN_BOTH inline double sinh(double x) { return __builtin_sinh(x); }
 
-inline float cosh(float x) {
+ORTISAN_BOTH inline float cosh(float x) {
   const float half_exp = detail::exp_shifted<-1>(__builtin_fabsf(x));
   return half_exp + 0.25f / half_exp;
 }
-inline double cosh(double x) { return __builtin_cosh(x); }
+ORTISAN_BOTH inline double cosh(double x) { return __builtin_cosh(x); }
 
 // (1 - z) / (1 + z), z = e^(-2|x|) = 2^n + 2^n (e^(-2r) - 1), |x| = r - n ln2 / 2.
 // (e^(-2r) - 1) / r for |r| <= ln2 / 4: degree 5, relative error 1e-8.
-inline float tanh(float x) {
+ORTISAN_BOTH inline float tanh(float x) {
   constexpr float shift = detail::round_shift + 127.0f;
   const float a = detail::at_most(__builtin_fabsf(x), detail::tanh_high);
   const float shifted = shift - a * (2.0f * detail::log2_e);
@@ -223,9 +230,9 @@ inline float tanh(float x) {
   const float result = ((1.0f - scale) - q * scaled) / ((1.0f + scale) + q * scaled);
   return detail::with_sign_of(result, x);
 }
-inline double tanh(double x) { return __builtin_tanh(x); }
+ORTISAN_BOTH inline double tanh(double x) { return __builtin_tanh(x); }
 
-inline float asinh(float x) {
+ORTISAN_BOTH inline float asinh(float x) {
   const float a = __builtin_fabsf(x);
   const bool huge = a > 0x1p30f;
   const float a2 = a * a;
@@ -233,26 +240,26 @@ inline float asinh(float x) {
   const float result = log1p(detail::select(huge, a, near)) + detail::select(huge, 0.693147181f, 0.0f);
   return __builtin_copysignf(result, x);
 }
-inline double asinh(double x) { return __builtin_asinh(x); }
+ORTISAN_BOTH inline double asinh(double x) { return __builtin_asinh(x); }
 
-inline float acosh(float x) {
+ORTISAN_BOTH inline float acosh(float x) {
   const float t = x - 1.0f;
   const bool huge = x > 0x1p30f;
   const float near = t + sqrt(t * (t + 2.0f));
   const float result = log1p(detail::select(huge, x, near)) + detail::select(huge, 0.693147181f, 0.0f);
   return detail::select(x < 1.0f, limits<float>::quiet_nan, result);
 }
-inline double acosh(double x) { return __builtin_acosh(x); }
+ORTISAN_BOTH inline double acosh(double x) { return __builtin_acosh(x); }
 
-inline float atanh(float x) {
+ORTISAN_BOTH inline float atanh(float x) {
   const float a = __builtin_fabsf(x);
   return __builtin_copysignf(0.5f * log1p(2.0f * a / (1.0f - a)), x);
 }
-inline double atanh(double x) { return __builtin_atanh(x); }
+ORTISAN_BOTH inline double atanh(double x) { return __builtin_atanh(x); }
 
 // 1 / (1 + e^(-x)) = up / (up + down e^r) with x = n ln2 - r, 2^n = up / down, so that neither overflows. The bias of 256 leaves
 // the sign bit of `down` set.
-inline float sigmoid(float x) {
+ORTISAN_BOTH inline float sigmoid(float x) {
   constexpr float shift = detail::round_shift + 256.0f;
   const float a = detail::at_most(detail::at_least(x, detail::exp_low), detail::sigmoid_high);
   const float shifted = a * detail::log2_e + shift;
@@ -262,7 +269,7 @@ inline float sigmoid(float x) {
   const float up = bit_cast<float>(first << 23), minus_down = bit_cast<float>((first - bits) << 23);
   return up / (up - minus_down * detail::exp_reduced(r));
 }
-inline double sigmoid(double x) {
+ORTISAN_BOTH inline double sigmoid(double x) {
   const double z = __builtin_exp(-__builtin_fabs(x));
   return (x < 0.0 ? z : 1.0) / (1.0 + z);
 }

@@ -7,14 +7,14 @@ namespace ortisan::fn {
 
 namespace detail {
 
-inline float erf_high = 4.0f;     // erf is 1 from here on
-inline float gelu_high = 13.27f;  // Phi(-a) comes out as 0 here
+ORTISAN_HIDDEN float erf_high = 4.0f;     // erf is 1 from here on
+ORTISAN_HIDDEN float gelu_high = 13.27f;  // Phi(-a) comes out as 0 here
 
 }  // namespace detail
 
 // erf(a) = v / (1 + v) with 1 + v = 1 / erfc(a) = (1 + u / 4)^4. Nothing cancels, and near 1 the errors of v vanish.
 // u / a is a polynomial on [0, 4]: degree 10, relative error 1.8e-8 of erf. The first coefficient has a rest of its own.
-inline float erf(float x) {
+ORTISAN_BOTH inline float erf(float x) {
   const float a = detail::at_most(__builtin_fabsf(x), detail::erf_high);
   float q = 0x1.cebcb2p-14f;
   q = q * a - 0x1.94fe44p-11f;
@@ -31,12 +31,12 @@ inline float erf(float x) {
   const float v = (u * u) * ((0x1p-8f * u + 0.0625f) * u + 0.375f) + u;
   return detail::with_sign_of(v / (v + 1.0f), x);
 }
-inline double erf(double x) { return __builtin_erf(x); }
+ORTISAN_BOTH inline double erf(double x) { return __builtin_erf(x); }
 
 // x Phi(x) = x Phi(-a) below 0, else x (1 - Phi(-a)), a = |x|, Phi(-a) = e^(-a^2 / 2) P(a) / Q(a), e^(-a^2 / 2) = 2^n e^(-r / 2).
 // P / Q: degrees 3 and 4 on [0, 6.5], relative error 1.5e-8 at 0 and 1.5e-7 in the tail. e^(-r / 2) for |r| <= ln2: degree 5,
 // relative error 9e-8 at the ends.
-inline float gelu(float x) {
+ORTISAN_BOTH inline float gelu(float x) {
   constexpr float shift = detail::round_shift + 127.0f;
   const float a = detail::at_most(__builtin_fabsf(x), detail::gelu_high);
   const float z = a * a;
@@ -61,6 +61,6 @@ inline float gelu(float x) {
   const float below = (p * (e * scale)) / q;  // Phi(-a)
   return x * (x < 0.0f ? below : 1.0f - below);
 }
-inline double gelu(double x) { return 0.5 * x * __builtin_erfc(-x * 0.70710678118654752440); }
+ORTISAN_BOTH inline double gelu(double x) { return 0.5 * x * __builtin_erfc(-x * 0.70710678118654752440); }
 
 }  // namespace ortisan::fn

@@ -4,6 +4,7 @@
 // those of the C library. Integers to integer powers wrap; other pairs go through double.
 #pragma once
 
+#include "macros.h"
 #include "types.h"
 
 namespace ortisan::fn {
@@ -12,7 +13,7 @@ namespace detail {
 
 // log2 of a positive finite x: the exponent plus 2/ln2 atanh((m - 1) / (m + 1)). atanh for m in [sqrt(1/2), sqrt(2)]: degree 11,
 // relative error 2^-45.
-inline double log2_wide(double x) {
+ORTISAN_BOTH inline double log2_wide(double x) {
   const uint64_t bits = bit_cast<uint64_t>(x);
   const uint64_t offset = bits + (0x3ff0000000000000u - 0x3fe6a09e667f3bcdu);
   const uint64_t biased = offset >> 52;
@@ -28,7 +29,7 @@ inline double log2_wide(double x) {
 }
 
 // 2^x for |x| <= 200: e^(r ln2) at the distance r to the nearest integer, degree 7, relative error 2^-34.
-inline double exp2_wide(double x) {
+ORTISAN_BOTH inline double exp2_wide(double x) {
   constexpr double shift = 0x1.8p52;
   const double shifted = x + shift;
   const double r = (x - (shifted - shift)) * 0.69314718055994530942;
@@ -41,7 +42,7 @@ inline double exp2_wide(double x) {
 }
 
 // Conditions are nested selects of one width rather than && and ||: GCC 12 vectorises only those.
-inline float pow_float(float x, double y) {
+ORTISAN_BOTH inline float pow_float(float x, double y) {
   const float a = __builtin_fabsf(x);
   const float yf = static_cast<float>(y);
   double logarithm = log2_wide(a);
@@ -66,7 +67,7 @@ inline float pow_float(float x, double y) {
 
 // base^exponent modulo the width of T. A negative exponent gives the truncated quotient; 0 to one gives the lowest value.
 template <class T, class E>
-inline T pow_integer(T base, E exponent) {
+ORTISAN_BOTH inline T pow_integer(T base, E exponent) {
   using U = std::conditional_t<sizeof(T) <= 4, uint32_t, uint64_t>;
   if (exponent < E(0)) {
     if (base == T(0)) return std::numeric_limits<T>::lowest();
@@ -86,7 +87,7 @@ inline T pow_integer(T base, E exponent) {
 }  // namespace detail
 
 template <class T, class E>
-inline T pow(T base, E exponent) {
+ORTISAN_BOTH inline T pow(T base, E exponent) {
   if constexpr (std::is_same_v<T, float>) {
     return detail::pow_float(base, static_cast<double>(exponent));
   } else if constexpr (std::is_integral_v<T> && std::is_integral_v<E>) {

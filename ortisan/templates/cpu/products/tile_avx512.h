@@ -1,4 +1,5 @@
-// The register tile for AVX-512 in float, as one asm block: compilers spill registers of this loop.
+// The register tile for AVX-512 in float, as one asm block: compilers spill registers of this loop. With AVX-512 BF16 the same tile
+// takes pairs of bfloat16 for floats: a step is two k, and vdpbf16ps adds both products to a sum.
 //
 //   zmm0 .. zmm7    the sums of up to 8 rows in the first panel      zmm16, zmm17    the row of b in each panel
 //   zmm8 .. zmm15   their sums in the second panel                   zmm18, zmm19    a broadcast, in turn
@@ -30,6 +31,13 @@ namespace ortisan::detail {
   "vbroadcastss " address ", %%zmm" turn "\n\t"          \
   "vfmadd231ps %%zmm16, %%zmm" turn ", %%zmm" c0 "\n\t"  \
   "vfmadd231ps %%ymm17, %%ymm" turn ", %%ymm" c1 "\n\t"
+
+#define ORTISAN_MULTIPLY_ONE_PAIRS(address, turn, c0, c1) \
+  "vdpbf16ps " address "%{1to16%}, %%zmm16, %%zmm" c0 "\n\t"
+#define ORTISAN_MULTIPLY_TWO_PAIRS(address, turn, c0, c1) \
+  "vbroadcastss " address ", %%zmm" turn "\n\t"           \
+  "vdpbf16ps %%zmm16, %%zmm" turn ", %%zmm" c0 "\n\t"     \
+  "vdpbf16ps %%zmm17, %%zmm" turn ", %%zmm" c1 "\n\t"
 
 #define ORTISAN_ROWS_1(row, k) row(k "(%[a0])", "18", "0", "8")
 #define ORTISAN_ROWS_2(row, k) ORTISAN_ROWS_1(row, k) row(k "(%[a0],%[lda])", "19", "1", "9")
@@ -92,6 +100,10 @@ namespace ortisan::detail {
   ORTISAN_TILE_ASM(rows, panels, half, ORTISAN_ROWS_##rows(ORTISAN_STORE_##panels, ""), few, many)
 #define ORTISAN_TILE_CLAMPING(rows, panels, few, many) \
   ORTISAN_TILE_ASM(rows, panels, , ORTISAN_BOUNDS_##panels ORTISAN_ROWS_##rows(ORTISAN_CLAMP_##panels, ""), few, many)
+#define ORTISAN_TILE_PAIRS(rows, panels)                                                                 \
+  if (fetches == 0) ORTISAN_TILE_STORING(rows, panels, _PAIRS, "", "");                                  \
+  else if (fetches == 1) ORTISAN_TILE_STORING(rows, panels, _PAIRS, ORTISAN_FETCH_##panels, "");         \
+  else ORTISAN_TILE_STORING(rows, panels, _PAIRS, ORTISAN_FETCH_##panels, ORTISAN_FETCH_##panels);
 #define ORTISAN_TILE_FETCHING(rows, panels)                                                              \
   if constexpr (Kind == Kinds::half) {                                                                   \
     if (fetches == 0) ORTISAN_TILE_STORING(rows, panels, _HALF, "", "");                                 \
@@ -105,12 +117,15 @@ namespace ortisan::detail {
     else ORTISAN_TILE_STORING(rows, panels, , ORTISAN_FETCH_##panels, ORTISAN_FETCH_##panels);           \
   }
 
-#define ORTISAN_TILE(rows)                            \
+#define ORTISAN_TILE(tile, rows)                      \
   if constexpr (Rows == rows && Panels == 1) {        \
-    ORTISAN_TILE_FETCHING(rows, ONE)                  \
+    tile(rows, ONE)                                   \
   } else if constexpr (Rows == rows && Panels == 2) { \
-    ORTISAN_TILE_FETCHING(rows, TWO)                  \
+    tile(rows, TWO)                                   \
   }
+#define ORTISAN_TILES(tile)                                                                                \
+  ORTISAN_TILE(tile, 1) ORTISAN_TILE(tile, 2) ORTISAN_TILE(tile, 3) ORTISAN_TILE(tile, 4)                   \
+  ORTISAN_TILE(tile, 5) ORTISAN_TILE(tile, 6) ORTISAN_TILE(tile, 7) ORTISAN_TILE(tile, 8)
 // clang-format on
 
 struct TileAvx512 {
@@ -154,21 +169,54 @@ struct TileAvx512 {
     const char *a3 = a0 + 3 * row, *a6 = a0 + 6 * row;
     const float* c;
     int64_t blocks = K / 8, rest = K % 8;
-    ORTISAN_TILE(1)
-    ORTISAN_TILE(2)
-    ORTISAN_TILE(3)
-    ORTISAN_TILE(4)
-    ORTISAN_TILE(5)
-    ORTISAN_TILE(6)
-    ORTISAN_TILE(7)
-    ORTISAN_TILE(8)
+    ORTISAN_TILES(ORTISAN_TILE_FETCHING)
   }
 };
+
+#if defined(__AVX512BF16__)
+// A step is a pair of k. The last k of an odd number is multiplied as a pair with zero, from copies: what follows a row of a may be
+// no number.
+struct TileAvx512Bf16 {
+  static constexpr int64_t rows = 8, panels = 2;
+  static constexpr bool prefetches = true, halves = false, clamps = false;
+  template <int64_t Rows, int64_t Panels>
+  static constexpr bool has = TileAvx512::has<Rows, Panels>;
+
+  template <int64_t Rows, int64_t Panels>
+  ORTISAN_INLINE static void add(int64_t K, const bfloat16* a, int64_t lda, const bfloat16* b, int64_t ldb,
+                                 int64_t panel_stride, float* sums, int64_t ld_sums, bool more, const Next& next) {
+    const int64_t row = lda * 2, ldb_bytes = ldb * 4, ldc_bytes = ld_sums * 4, second = panel_stride * 2;
+    if (K > 1 || !more) {
+      multiply<Rows, Panels>(K / 2, a, row, b, ldb_bytes, sums, ldc_bytes, more, second, next.from, next.stride,
+                             next.fetches);
+    }
+    if (K % 2 == 0) return;
+    uint32_t last[Rows];
+    for (int64_t r = 0; r < Rows; ++r) last[r] = a[r * lda + K - 1].bits;
+    multiply<Rows, Panels>(1, last, 4, b + (K - 1) * ldb, ldb_bytes, sums, ldc_bytes, true, second, nullptr, 0, 0);
+  }
+
+ private:
+  template <int64_t Rows, int64_t Panels>
+  [[gnu::noinline]] static void multiply(int64_t pairs, const void* a, int64_t row, const bfloat16* b,
+                                         int64_t ldb_bytes, float* sums, int64_t ldc_bytes, int64_t more,
+                                         int64_t second, const char* next, int64_t stride, int64_t fetches) {
+    const char* a0 = static_cast<const char*>(a);
+    const char *a3 = a0 + 3 * row, *a6 = a0 + 6 * row;
+    const float* c;
+    const Clamp<float> clamp{};
+    int64_t blocks = pairs / 8, rest = pairs % 8;
+    ORTISAN_TILES(ORTISAN_TILE_PAIRS)
+  }
+};
+#endif
 
 #undef ORTISAN_MULTIPLY_ONE
 #undef ORTISAN_MULTIPLY_TWO
 #undef ORTISAN_MULTIPLY_ONE_HALF
 #undef ORTISAN_MULTIPLY_TWO_HALF
+#undef ORTISAN_MULTIPLY_ONE_PAIRS
+#undef ORTISAN_MULTIPLY_TWO_PAIRS
 #undef ORTISAN_ROWS_1
 #undef ORTISAN_ROWS_2
 #undef ORTISAN_ROWS_3
@@ -198,7 +246,9 @@ struct TileAvx512 {
 #undef ORTISAN_TILE_ASM
 #undef ORTISAN_TILE_STORING
 #undef ORTISAN_TILE_CLAMPING
+#undef ORTISAN_TILE_PAIRS
 #undef ORTISAN_TILE_FETCHING
+#undef ORTISAN_TILES
 #undef ORTISAN_TILE
 
 }  // namespace ortisan::detail

@@ -7,53 +7,9 @@
 #include <cstdint>
 
 #include "pieces.h"
-#include "scalar.h"
+#include "reductions.h"
 
 namespace ortisan {
-
-struct FoldSum {
-  template <class A>
-  static A start() {
-    return A(0);
-  }
-  template <class A>
-  static A fold(A a, A b) {
-    return fn::add(a, b);
-  }
-};
-
-struct FoldProd {
-  template <class A>
-  static A start() {
-    return A(1);
-  }
-  template <class A>
-  static A fold(A a, A b) {
-    return fn::mul(a, b);
-  }
-};
-
-struct FoldMax {
-  template <class A>
-  static A start() {
-    return limits<A>::negative_infinity;
-  }
-  template <class A>
-  static A fold(A a, A b) {
-    return fn::max(a, b);
-  }
-};
-
-struct FoldMin {
-  template <class A>
-  static A start() {
-    return limits<A>::infinity;
-  }
-  template <class A>
-  static A fold(A a, A b) {
-    return fn::min(a, b);
-  }
-};
 
 constexpr int64_t fold_lanes = 32;
 constexpr int64_t fold_block = 1024;

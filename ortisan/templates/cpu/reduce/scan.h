@@ -10,15 +10,6 @@ namespace ortisan {
 
 namespace detail {
 
-// Whether a candidate beats the best value so far: NaN beats every number, and the later of equals wins only with `last`.
-template <bool maximum, class A>
-inline bool beats(A candidate, A best, bool last) {
-  const bool better = maximum ? candidate > best : candidate < best;
-  const bool equal = candidate == best;
-  const bool number_gives_way = candidate != candidate && best == best;
-  return better || (equal && last) || number_gives_way;
-}
-
 template <bool maximum, class T>
 void arg_reduce(Context& c, int64_t outer, int64_t n, int64_t inner, bool last, const T* in, int64_t* out) {
   using A = compute_t<T>;
