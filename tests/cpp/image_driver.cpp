@@ -1,4 +1,5 @@
 // The kernels over images as C functions, in float.
+#include "block.h"
 #include "conv.h"
 #include "depthwise.h"
 #include "dot.h"
@@ -42,6 +43,45 @@ EXPORT int convolve(const char* kernel, const int64_t* sizes, const void* x, con
   if (same(kernel, "dot2d")) return dot2d(c, call), 1;
   if (same(kernel, "winograd2d")) return winograd2d(c, call, wave, static_cast<float*>(workspace)), 1;
   return 0;
+}
+
+// The same with min(max(sum + bias, 0), 6) as its epilogue, which the kernel makes by itself or is called for.
+EXPORT int convolve_clamped(const char* kernel, const int64_t* sizes, const void* x, const void* w, const void* bias,
+                            int64_t by_kernel, void* out) {
+  TestContext c;
+  const ConvShape s = shape_of(sizes);
+  const Clamp<float> clamp = {static_cast<const float*>(bias), 0.0f, 6.0f};
+  const Clamped<float> epilogue = {clamp, static_cast<float*>(out), s.O};
+  const auto prefetch = [](int64_t, int64_t) {};
+  const detail::ConvLambdas<decltype(epilogue), decltype(prefetch)> lambdas = {epilogue, prefetch};
+  const ConvOutput<float> output =
+      by_kernel != 0 ? conv_output<float, 32>(lambdas, clamp, epilogue.out) : conv_output<float, 32>(lambdas);
+  const ConvCall<float> call = {
+      s, static_cast<const float*>(x), static_cast<const float*>(w), {64, 40, 100, true}, output};
+  if (same(kernel, "conv2d")) return conv2d(c, call), 1;
+  if (same(kernel, "depthwise2d")) return depthwise2d(c, call), 1;
+  return 0;
+}
+
+// out = f(conv(f(x * expanded)) * projected), f(sum) = min(max(sum + bias, 0), 6); a `depth` or `filters` of 0 leaves a product out.
+EXPORT int block(const int64_t* sizes, int64_t depth, int64_t filters, int64_t by_kernel, const void* x,
+                 const void* expanded, const void* taps, const void* projected, const void* bias, void* out) {
+  TestContext c;
+  const ConvShape s = shape_of(sizes);
+  const Clamp<float> clamp = {static_cast<const float*>(bias), 0.0f, 6.0f}, none = {};
+  const Clamp<float>& own = by_kernel != 0 ? clamp : none;
+  const auto stage = [=](float* to, int64_t ld, int64_t rows, int64_t col, const float* sums, int64_t width,
+                         int64_t n) { Clamped<float>{clamp.from(col), to, ld}(0, rows, 0, sums, width, n); };
+  const Clamped<float> epilogue = {clamp, static_cast<float*>(out), filters > 0 ? filters : s.C};
+  const auto prefetch = [](int64_t, int64_t) {};
+  const detail::ConvLambdas<decltype(epilogue), decltype(prefetch)> lambdas = {epilogue, prefetch};
+  const Expansion<float> expansion = {depth, static_cast<const float*>(expanded), stage_of<float, 32>(stage, own)};
+  const Projection<float> projection = {filters, static_cast<const float*>(projected), stage_of<float, 32>(stage, own)};
+  const ConvOutput<float> output =
+      by_kernel != 0 ? conv_output<float, 32>(lambdas, clamp, epilogue.out) : conv_output<float, 32>(lambdas);
+  depthwise_block<float>(c, {s, static_cast<const float*>(x), static_cast<const float*>(taps),
+                             depth > 0 ? &expansion : nullptr, filters > 0 ? &projection : nullptr, output});
+  return 1;
 }
 
 EXPORT int pool(const char* kernel, const int64_t* sizes, int64_t bottom, int64_t right, int64_t counts, const void* x,
