@@ -32,6 +32,7 @@ from ortisan.registry.ops import (
     Permute,
     Pool2d,
     Reduce,
+    Resize2d,
     RmsNorm,
     Rotary,
     Softmax,
@@ -114,6 +115,13 @@ GRAPHS: dict[str, tuple[Sequence[tuple[str, tuple[Dim, ...]]], Write]] = {
     "attention_grouped": (
         [("float32", (B, 4, S, 8)), ("float32", (B, 2, S, 8)), ("float32", (B, 2, S, 8))],
         lambda b, q, k, v: b.add(Attention(8**-0.5), q, k, v),
+    ),
+    "resize_nearest": (
+        [("float32", (B, 4, 5, 6))],
+        lambda b, x: [
+            b.add(Resize2d("nearest", (8, 15), (2.0, 3.0), "asymmetric", "floor"), x),
+            b.add(Resize2d("nearest", (8, 10), (None, None), "half_pixel", "round_prefer_floor"), x),
+        ],
     ),
     "layernorm": ([("float32", X)], lambda b, x: b.add(LayerNorm(2, 1e-5), x, _constant(b, 16), _constant(b, 16))),
     "group_norm": (

@@ -31,6 +31,7 @@ from ortisan.registry.ops import (
     DynamicSlice,
     Expand,
     Pool2d,
+    Resize2d,
 )
 from tests.ait.gpu_models import GpuModel, gpu_models, rules_only
 
@@ -62,6 +63,12 @@ REFUSED = {
     "groups": ("float32", (2, 8, 8, 4), lambda b, x: _convolved(b, x, 2), "2 groups wrongly"),
     "uneven pads": ("float32", (2, 8, 8, 4), lambda b, x: _convolved(b, x, pads=(1, 0, 0, 0)), "both sides alike"),
     "odd pools": ("float32", (2, 8, 8, 3), lambda b, x: b.add(Pool2d("max", (2, 2), (2, 2)), x), "even number of channels"),
+    "pixels between others": (
+        "float32",
+        (1, 4, 4, 8),
+        lambda b, x: b.add(Resize2d("nearest", (12, 12), (None, None), "align_corners"), x),
+        "whole pixels that are repeated",
+    ),
     "heads that are too large": (
         "float32",
         (2, 4, S, 1040),

@@ -21,7 +21,7 @@ from ortisan.registry.scalars import SCALARS
 from tests.models.text import text_model
 
 OUTSIDE_KERNELS = [
-    path for path in Path(ortisan.codegen.cpu.__file__).parent.rglob("*.py") if path.parent.name != "kernels"
+    path for path in Path(ortisan.codegen.cpu.__file__).parent.rglob("*.py") if "kernels" not in path.parent.parts
 ]
 
 

@@ -32,6 +32,25 @@ void gemm(int64_t M, int64_t N, int64_t K, const void* a, int64_t lda, const voi
                     Product(N, static_cast<const W*>(packed), epilogue, [](int64_t, int64_t) {}));
 }
 
+// out[M, N] = min(max(a[M, K] * b + bias[N], low), high), by tiles that write it themselves or through the sums.
+EXPORT void gemm_clamped(int64_t M, int64_t N, int64_t K, const float* a, const float* b, const float* bias, float low,
+                         float high, int64_t by_tiles, int64_t depth, float* packed, float* out) {
+  TestContext c;
+  pack_b(c, K, N, b, N, 1, packed);
+  const Blocking blocking = {depth, 40, 100, true};
+  const Clamped<float> clamped = {{bias, low, high}, out, N};
+  const auto prefetch = [](int64_t, int64_t) {};
+  if (by_tiles != 0) return gemm_packed<float>(c, M, K, a, K, blocking, Product(N, packed, clamped, prefetch));
+  const auto epilogue = [=](int64_t row, int64_t rows, int64_t col, const float* sums, int64_t width, int64_t n) {
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < n; ++j) {
+        out[(row + i) * N + col + j] = fn::clamp(fn::add(sums[i * width + j], bias[col + j]), low, high);
+      }
+    }
+  };
+  gemm_packed<float>(c, M, K, a, K, blocking, Product(N, packed, epilogue, prefetch));
+}
+
 template <class F>
 int with_type(const char* type, F f) {
   if (same(type, "float32")) return f(float{}), 1;

@@ -163,3 +163,27 @@ def test_batched_product(size: tuple[int, int, int, int], lib: ctypes.CDLL) -> N
     )
     call(lib.bmm_float, batch, M, N, K, a, b, packed, out)
     np.testing.assert_array_equal(out, a @ b)
+
+
+@pytest.mark.parametrize("N", [1, 7, 8, 9, 16, 24, 25, 32, 48, 70])
+@pytest.mark.parametrize("bounds", [(0.0, 6.0), (-np.inf, np.inf), (0.0, np.inf), (np.nan, 1.0)], ids=str)
+def test_clamped_sums_are_the_same_by_tiles(N: int, bounds: tuple[float, float], lib: ctypes.CDLL) -> None:
+    """In registers or through memory, half a panel or a whole one, one block of k or several."""
+    rng = np.random.default_rng(N)
+    for M, K in ((1, 1), (5, 3), (9, 16), (43, 40), (100, 130)):
+        a, b = rng.standard_normal((M, K)).astype(np.float32), rng.standard_normal((K, N)).astype(np.float32)
+        a[0, 0] = np.nan
+        bias = rng.standard_normal(N).astype(np.float32)
+        low, high = (ctypes.c_float(bound) for bound in bounds)
+        found = []
+        for by_tiles, depth in ((0, 64), (1, 64), (1, 512)):
+            packed = np.full(call(lib.packed_count, b"float32", K, N), 99, np.float32)
+            out = np.full((M, N), 99, np.float32)
+            call(lib.gemm_clamped, M, N, K, a, b, bias, low, high, by_tiles, depth, packed, out)
+            found.append(out)
+        assert found[0].tobytes() == found[1].tobytes() == found[2].tobytes()
+        with np.errstate(invalid="ignore"):
+            total = a.astype(np.float64) @ b + bias
+            raised = np.where(total < bounds[0], bounds[0], total)
+            expected = np.where(raised > bounds[1], bounds[1], raised)
+        np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-5)

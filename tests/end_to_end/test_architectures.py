@@ -19,8 +19,8 @@ from tests.tolerances import LAYERS, WIDE
 
 pytestmark = pytest.mark.torch
 
-# Copies of whole images between the borders: channels that are shuffled, and pixels that are made of channels.
-INNER = {"shufflenet": 2, "segnet": 1, "unet_learned": 1, "volumes": 1}
+# Copies of whole images between the borders: channels that are shuffled, pixels that are made of channels, anchors.
+INNER = {"shufflenet": 2, "segnet": 1, "unet_learned": 1, "volumes": 1, "yolo_5": 2}
 SAMPLE = [("resnet", "script", 17), ("shufflenet", "script", 11), ("segnet", "script", 13), ("yolo_8", "script", 9)]
 SAMPLE += [("efficientnet", "dynamo", 20), ("wav2vec2", "dynamo", 23)]
 OPSETS = {"script": (9, 11, 13, 17, 20), "dynamo": (18, 20, 23)}

@@ -73,7 +73,7 @@ class Kind:
 
     @property
     def has_tiles(self) -> bool:
-        return self.shared <= 99 * 1024
+        return self.shared <= (99 if self.element == "float" else 64) * 1024
 
     @property
     def large(self) -> bool:

@@ -94,7 +94,7 @@ def _under_torch_compile(name: str, model: Any) -> Outcome:
         str(each.message).partition(" runs eager: ")[2] for each in caught if each.category is WentEager
     )
     torch._dynamo.reset()
-    return _outcome(error, (graph.artifact for graph in made if graph.artifact is not None), tuple(reasons))
+    return _outcome(error, _built(made), tuple(reasons))
 
 
 def _in_the_wrapper(name: str, model: Any) -> Outcome:
@@ -106,7 +106,14 @@ def _in_the_wrapper(name: str, model: Any) -> Outcome:
         except OrtisanError as refused:
             return Outcome(0.0, 0, 0, 0, (str(refused),))
     reasons = [str(each.message).partition(" runs eager: ")[2] for each in caught if each.category is WentEager]
-    return _outcome(error, (entry.artifact for entry in fast.entries()), tuple(dict.fromkeys(reasons)))
+    cut = [entry.runner for entry in fast.entries() if isinstance(entry.runner, CompiledGraph)]
+    whole = [artifact for entry in fast.entries() for artifact in entry.artifacts]
+    return _outcome(error, (*whole, *_built(cut)), tuple(dict.fromkeys(reasons)))
+
+
+def _built(graphs: Iterable[CompiledGraph]) -> list[Artifact]:
+    """Of graphs and of the parts of those that were cut."""
+    return [part.artifact for graph in graphs for part in graph.parts if part.artifact is not None]
 
 
 def _outcome(error: float, artifacts: Iterable[Artifact], eager: tuple[str, ...]) -> Outcome:

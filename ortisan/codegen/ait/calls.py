@@ -12,7 +12,7 @@ from ortisan.codegen.ait.model import AitConstant
 from ortisan.codegen.ait.own import OwnKernel
 from ortisan.codegen.ait.program import Call, Derived, Kernel, Program, ProgramDim, Symbol, Tensor, shape, tensor
 from ortisan.codegen.expressions import DimPrinter
-from ortisan.registry.dims import settle
+from ortisan.registry.dims import product, settle
 from ortisan.registry.graph import Graph, Node, TensorType, Value
 from ortisan.registry.refusal import Refused
 
@@ -92,9 +92,6 @@ class CallWriter:
         made = tuple(Tensor(name, v.dtype.value, self.shape(v.shape)) for name, v in results.items())
         self.calls.append(Call(op, make or {}, tuple(args), made, origin or self.graph.name))
 
-    def alias(self, node: Node, name: str) -> None:
-        self._names[node.output] = name
-
     def target(self, node: Node) -> dict[str, list[ProgramDim]]:
         """The shape of the result, in dims that have a value before the call runs."""
         dims = self.shape(node.output.shape)
@@ -106,6 +103,10 @@ class CallWriter:
         """A reshape finds one dim itself (-1). Of two, one is left as its factors at first."""
         source, dims = self.read(node.inputs[0]), list(node.output.shape)
         unknown = self._unknown(dims, node.inputs[0].shape)
+        if unknown and settle(product(dims) - product(node.inputs[0].shape)) != 0:
+            raise Refused(
+                f"AITemplate can't tell that {node.inputs[0].type} has as many elements as {node.output.type}"
+            )
         if len(unknown) > 1:
             axis = unknown[0]
             split = [*dims[:axis], *_factors(dims[axis]), *dims[axis + 1 :]]

@@ -38,7 +38,7 @@ class Resize2d(Op):
     outside: float = 0.0
 
     stem: ClassVar[str] = "resize2d"
-    ait: ClassVar[str | None] = None
+    ait: ClassVar[str | None] = "reshape, expand"
 
     @property
     def name(self) -> str:

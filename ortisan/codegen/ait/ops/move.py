@@ -113,6 +113,7 @@ def _slice_rule(node: Node, bounds: Bounds) -> Reason:
         for dim, start, size, step in zip(x.shape, op.starts, op.sizes, op.steps, strict=True):
             _slice_ends(dim, start, size, step)
             _check_fits(bounds, dim, start, size)
+            _check_rest(bounds, dim, size)
     except Refused as refused:
         return str(refused)
     return None
@@ -163,6 +164,13 @@ def _check_fits(bounds: Bounds, dim: Dim, start: Dim, size: Dim) -> None:
     needed = settle(start + size) if is_static(start) else settle(dim - start)
     if is_static(needed) and least < needed:
         raise Refused(f"a slice of {needed} needs a dim that is never shorter, and {dim} may be {least}")
+
+
+def _check_rest(bounds: Bounds, dim: Dim, size: Dim) -> None:
+    """What is cut off may be longer than the dim, where a guard says that it is not: AITemplate knows no guards."""
+    cut = settle(dim - size)
+    if is_static(cut) and not is_static(dim) and range_of(dim, bounds)[0] < cut:
+        raise Refused(f"AITemplate can't tell that {dim} is at least {cut}")
 
 
 def _call_slice(w: CallWriter, node: Node) -> None:
@@ -222,11 +230,6 @@ def _block(b: Composer, x: Value, axis: int, size: Dim, value: float) -> Value |
     if size == 0:
         return None
     return compose_full(b, Full((*x.shape[:axis], size, *x.shape[axis + 1 :]), value, x.dtype), ())[0]
-
-
-def padded_width(b: Composer, dim: Dim) -> int:
-    """A multiple of 8 that is above all that the dim can be, as pad_last_dim wants it."""
-    return -(-(range_of(dim, b.bounds)[1] + 1) // 8) * 8
 
 
 def _call_pad(w: CallWriter, node: Node) -> None:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from ortisan.codegen.cpu.group import Group, rows_and_columns
 from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param, Template, op_of
 from ortisan.codegen.cpu.loops.chain import Chain
-from ortisan.codegen.cpu.loops.epilogue import build_epilogue
+from ortisan.codegen.cpu.loops.epilogue import Clamp, build_epilogue, clamp_of
 from ortisan.codegen.cpu.packing import packed_elements
 from ortisan.codegen.cpu.row import CpuKernel
 from ortisan.codegen.cpu.tune.blocking import BlockingTable
 from ortisan.registry.builder import is_constant
 from ortisan.registry.dims import Dim, ceil_div, product
+from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Node, Value
 from ortisan.registry.ops import BlockGemm, Bmm, Conv2d, Elementwise, Gemm
 
@@ -28,6 +29,8 @@ class ProductContext:
     params: tuple[Param, ...]
     columns: str
     epilogue: Chain
+    clamp: Clamp | None
+    """What the epilogue comes to, if tiles can do that by themselves."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,8 @@ def _product(group: Group, context: EmitContext) -> tuple[ProductContext, list[A
     packed = context.weight(w, "panels_rcr" if layout == "rcr" else "panels_rrr")
     epilogue, params, arguments = epilogue_of(group, anchor, context)
     columns = context.printer(anchor.output.shape[-1])
-    return ProductContext((Param("b", w.dtype.cpp), *params), columns, epilogue), [packed, *arguments]
+    clamp = clamp_of(epilogue) if w.dtype in (DType.FLOAT32, DType.FLOAT64) else None
+    return ProductContext((Param("b", w.dtype.cpp), *params), columns, epilogue, clamp), [packed, *arguments]
 
 
 def epilogue_of(group: Group, anchor: Node, context: EmitContext) -> tuple[Chain, list[Param], list[Argument]]:

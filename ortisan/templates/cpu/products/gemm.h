@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "blocking.h"
+#include "clamp.h"
 #include "launch.h"
 #include "panels.h"
 #include "pieces.h"
@@ -64,12 +65,26 @@ struct MacroTile {
             for (int64_t p = 0; p < min_of(panels, at_once); ++p) prefetch(row + r + i, col + p * NR);
           }
         }
-        add(r, height, k0, k1, converted, sums + r * width, next);
+        if (!add_clamped_to(epilogue, r, height, next)) {
+          add(r, height, k0, k1, converted, sums + r * width, next);
+          if (k1 == K) run_epilogue(r, height, sums + r * width, epilogue);
+        }
         next.from += share;
-        if (k1 == K) run_epilogue(r, height, sums + r * width, epilogue);
         r += height;
       }
     }
+  }
+
+  // Where results are clamped sums over one block of k, and no panel is part empty, tiles write them by themselves.
+  template <class Epilogue>
+  bool add_clamped_to(const Epilogue& epilogue, int64_t r, int64_t height, const Next& next) const {
+    if constexpr (is_clamped<Epilogue> && tile_of<P>::clamps && !converts_a && !converts_b) {
+      if (K > blocking.depth || panels > 2 || N - col < panels * NR || next.fetches > 1) return false;
+      T* const out = epilogue.out + (row + r) * N + col;
+      add_clamped<T>(height, panels, K, a + r * lda, lda, packed, K * NR, out, N, next, epilogue.clamp.from(col));
+      return true;
+    }
+    return false;
   }
 
   // Adds to the sums of `height` rows from r on what the k in [k0, k1) give.
@@ -96,9 +111,9 @@ struct MacroTile {
   void add_side_by_side(int64_t height, int64_t count, const P* own, const P* b, int64_t panel_stride, C* sums,
                         bool more, const Next& next) const {
     if (panels == 1)
-      add_tile<P>(height, count, own, lda, b, NR, sums, NR, more, next);
+      add_tile<P>(height, count, own, lda, b, NR, sums, NR, more, next, N - col);
     else
-      add_panels<P>(height, panels, count, own, lda, b, panel_stride, sums, more, next);
+      add_panels<P>(height, panels, count, own, lda, b, panel_stride, sums, more, next, N - col);
   }
 
   template <class Epilogue>

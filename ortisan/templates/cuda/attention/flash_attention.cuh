@@ -8,7 +8,10 @@
 namespace ortisan {
 
 constexpr int flash_few_queries = 16;
-constexpr int flash_most_bytes = 99 * 1024;  // of shared memory: what a block can have on all GPUs since 8.0
+
+// Of shared memory, what a block can have on every GPU since 8.0, and for 16-bit types on 7.5.
+template <class Kind>
+constexpr int flash_most_bytes = (FlashTiles<Kind>::is_float ? 99 : 64) * 1024;
 
 // Bytes of an element of the mask.
 template <class Kind>
@@ -48,7 +51,7 @@ void launch_tiles(const FlashCall<typename Kind::T>& call, cudaStream_t stream) 
 
 template <class Kind, bool wide>
 void launch_flash(const FlashCall<typename Kind::T>& call, cudaStream_t stream) {
-  if constexpr (FlashTiles<Kind>::bytes <= flash_most_bytes) {
+  if constexpr (FlashTiles<Kind>::bytes <= flash_most_bytes<Kind>) {
     if (call.queries > flash_few_queries) return launch_tiles<Kind, wide>(call, stream);
   }
   if constexpr (Kind::D <= 128 && Kind::E <= 128) {

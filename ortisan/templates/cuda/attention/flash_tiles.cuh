@@ -226,7 +226,10 @@ __global__ void __launch_bounds__(FlashTiles<Kind>::threads) flash_tiles(const F
   copy_tile<wide, Tiles::threads, Tiles::rows, Tiles::D, Tiles::key_stride>(tiles.q, Kind::D, call.q.data, [&](int r) {
     return start + r < call.queries ? call.q.at(b, h, start + r) : nullptr;
   });
-  if (keys > 0) copy_keys(0);
+  if (keys > 0)
+    copy_keys(0);
+  else
+    end_group();
   float top[2] = {minus_infinity(), minus_infinity()}, total[2] = {0.0f, 0.0f};
   WarpSums<T, Tiles::keys / 8> s;
   WarpSums<T, Tiles::E / 8> y;

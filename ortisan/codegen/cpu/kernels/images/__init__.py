@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ortisan.codegen.cpu.call import CallContext, call_of
 from ortisan.codegen.cpu.group import Group, rows_and_columns
 from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param, Template, only_node, op_of
+from ortisan.codegen.cpu.kernels.images.blocks import BLOCK
+from ortisan.codegen.cpu.kernels.images.windows import window_sizes
 from ortisan.codegen.cpu.kernels.products import anchor_of, epilogue_of
 from ortisan.codegen.cpu.loops.chain import Chain
+from ortisan.codegen.cpu.loops.epilogue import Clamp, clamp_of
 from ortisan.codegen.cpu.packing import packed_elements, panel_width
 from ortisan.codegen.cpu.row import CpuKernel
 from ortisan.codegen.cpu.tune.blocking import DEFAULT, BlockingTable, BlockingUpTo
 from ortisan.codegen.literals import flag
 from ortisan.registry.builder import is_constant
-from ortisan.registry.dims import Dim, ceil_div, is_static, minimum, product, typical
+from ortisan.registry.dims import ceil_div, is_static, minimum, product, typical
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Node
 from ortisan.registry.ops import Conv2d, Pool2d
@@ -46,6 +48,8 @@ class ConvContext:
     epilogue: Chain
     more: tuple[str, ...] = ()
     """further arguments of the function"""
+    clamp: Clamp | None = None
+    """What the epilogue comes to, where the kernel does that by itself."""
     packing: tuple[str, ...] = ()
     """the function that packs filters which are known at run time only, and its sizes"""
 
@@ -56,7 +60,7 @@ def emit_conv(group: Group, context: EmitContext) -> KernelSpec:
     printer, cpp = context.printer, x.dtype.cpp
     epilogue, params, arguments = epilogue_of(group, anchor, context)
     filters, depth = w.shape[0] // op.group, product(w.shape[1:])
-    sizes = printer.all(_sizes(anchor, w.shape[1:3], op.group))
+    sizes = printer.all(window_sizes(anchor, w.shape[1:3], op.group))
     blockings = context.blockings(x.dtype, depth, (filters,), rows_and_columns(y.shape)[0], packed=False)
     usual = 2 * panel_width(x.dtype)
     factors = (Param("x", cpp), Param("w", cpp))
@@ -66,7 +70,9 @@ def emit_conv(group: Group, context: EmitContext) -> KernelSpec:
         body = ConvContext((*factors, *params), cpp, "dot2d", sizes, filters, NO_BLOCKING, epilogue)
         return KernelSpec(_DOT, group.name, body, (context.read(x), context.weight(w, "plain"), *arguments))
     if op.group == x.shape[3] == w.shape[0]:
-        body = ConvContext((*factors, *params), cpp, "depthwise2d", sizes, 0, NO_BLOCKING, epilogue)
+        body = ConvContext(
+            (*factors, *params), cpp, "depthwise2d", sizes, 0, NO_BLOCKING, epilogue, clamp=clamp_of(epilogue)
+        )
         return KernelSpec(_DEPTHWISE, group.name, body, (context.read(x), context.weight(w, "taps"), *arguments))
     if context.winograd and winograd_pays(anchor):
         wave = max(1, _WAVE_ELEMENTS // winograd_band(x.shape[3]))
@@ -77,7 +83,8 @@ def emit_conv(group: Group, context: EmitContext) -> KernelSpec:
         given = (context.read(x), context.weight(w, "winograd"), Argument("workspace"), *arguments)
         return KernelSpec(_WINOGRAD, group.name, body, given, workspace)
     stored = context.weight(context.reshaped(w, (op.group, filters, depth)), "panels_rcr")
-    body = ConvContext((*factors, *params), cpp, "conv2d", sizes, usual, blockings, epilogue)
+    clamp = clamp_of(epilogue)
+    body = ConvContext((*factors, *params), cpp, "conv2d", sizes, usual, blockings, epilogue, clamp=clamp)
     return KernelSpec(_CONV, group.name, body, (context.read(x), stored, *arguments))
 
 
@@ -87,7 +94,7 @@ def _emit_computed(group: Group, context: EmitContext) -> KernelSpec:
     op, (x, w), printer, cpp = op_of(anchor, Conv2d), anchor.inputs[:2], context.printer, anchor.output.dtype.cpp
     epilogue, params, arguments = epilogue_of(group, anchor, context)
     filters, depth, pixels = w.shape[0] // op.group, product(w.shape[1:]), rows_and_columns(anchor.output.shape)[0]
-    sizes = printer.all(_sizes(anchor, w.shape[1:3], op.group))
+    sizes = printer.all(window_sizes(anchor, w.shape[1:3], op.group))
     blockings: BlockingTable = NO_BLOCKING
     if op.group == x.shape[3] == w.shape[0]:
         template, function, elements = _DEPTHWISE, "depthwise2d", w.type.elements
@@ -128,26 +135,18 @@ def winograd_pays(node: Node) -> bool:
     return bool(max(multiplied, read) + transformed < 0.9 * direct)
 
 
-def _sizes(node: Node, kernel: Sequence[Dim], groups: Dim) -> tuple[Dim, ...]:
-    op = node.op
-    if not isinstance(op, (Conv2d, Pool2d)):
-        raise TypeError(f"{op.name} has no windows")
-    taps = (*kernel, *op.strides, *op.pads[:2], *op.dilations, groups)
-    return (*node.inputs[0].shape, *node.output.shape[1:], *taps)
-
-
 def emit_pool(group: Group, context: EmitContext) -> KernelSpec:
     node, op = only_node(group, Pool2d)
     x, places = node.inputs[0], ("places",) if op.indices else ()
     outputs = zip(("y", *places), node.outputs, strict=True)
     params = (Param("x", x.dtype.cpp), *(Param(name, value.dtype.cpp, written=True) for name, value in outputs))
-    shape = f"ConvShape{{{', '.join(context.printer.all(_sizes(node, op.kernel, 1)))}}}"
+    shape = f"ConvShape{{{', '.join(context.printer.all(window_sizes(node, op.kernel, 1)))}}}"
     padding = (*map(str, op.pads[2:]), flag(op.counts_padding)) if op.kind == "mean" else ()
     body = CallContext(params, op.name, (x.dtype.cpp,), (shape, *padding, "x", "y", *places))
     return KernelSpec(_POOL, group.name, body, (context.read(x), *map(context.write, node.outputs)))
 
 
 KERNELS = (
-    CpuKernel(Conv2d, emit_conv, (_CONV, _DEPTHWISE, _DOT, _WINOGRAD), epilogue=True, in_place=2),
+    CpuKernel(Conv2d, emit_conv, (BLOCK, _CONV, _DEPTHWISE, _DOT, _WINOGRAD), epilogue=True, in_place=2),
     CpuKernel(Pool2d, emit_pool, (_POOL,)),
 )
