@@ -51,8 +51,8 @@ def show(step: str) -> None:
 
 def build(options: argparse.Namespace, model: Path, folder: Path, **more: Any) -> Any:
     """With --emulate the artifact is verified by emulation, on one set of inputs."""
-    how: dict[str, Any] = {"verify": "emulate", "quick": True} if options.emulate else {}
-    return ortisan.build(model, folder, target=options.target, on_progress=show, **how, **more)
+    more |= {"verify": "emulate", "quick": True} if options.emulate else {}
+    return ortisan.build(model, folder, target=options.target, on_progress=show, **more)
 
 
 def session(options: argparse.Namespace, artifact: Any) -> Any:
@@ -65,16 +65,14 @@ def bounds(options: argparse.Namespace, model: Path) -> dict[str, Any]:
         return {}
     inputs = onnx.load(model, load_external_data=False).graph.input
     names = {dim.dim_param for value in inputs for dim in value.type.tensor_type.shape.dim if dim.dim_param}
+    known, most = (FEW, 64) if options.emulate else (MOST, 512)
     plain = [name for name in sorted(names) if name.isidentifier()]
-    known, largest = (FEW, 64) if options.emulate else (MOST, 512)
-    return {"dims": {name: known.get(name.split("_")[0], (1, largest)) for name in plain}}
+    return {"dims": {name: known.get(name.split("_")[0], (1, most)) for name in plain}}
 
 
 def only_sources(options: argparse.Namespace, model: Path, name: str, **more: Any) -> bool:
     """With --sources-only, writes them and says where; there is nothing to run then."""
     if options.sources_only:
-        artifact = ortisan.build(
-            model, options.out / name, target=options.target, sources_only=True, on_progress=show, **more
-        )
+        artifact = build(options, model, options.out / name, sources_only=True, **more)
         print(f"{artifact}: sources in {artifact.folder / 'src'}")
     return bool(options.sources_only)
