@@ -1,4 +1,4 @@
-"""`python -m benchmarks --layers`: what each convolution and product of a network takes, and which kernel runs it.
+"""`python -m benchmarks --layers`: what each kernel of a network takes, and which one runs a convolution or a product.
 
 The sources of the library are built once more with a clock around each kernel. A process of its own runs them, whose
 library prints the best time of each kernel when it is unloaded.
@@ -22,6 +22,7 @@ from benchmarks.machine import run_program
 from benchmarks.workloads import Workload, as_proto
 from ortisan.codegen.cpu.kernel import KernelSpec
 from ortisan.codegen.cpu.kernels.images import ConvContext
+from ortisan.codegen.cpu.kernels.images.blocks import BlockContext
 from ortisan.codegen.cpu.kernels.products import GemmContext
 from ortisan.codegen.cpu.plan import GraphPlan
 
@@ -59,7 +60,7 @@ class Layer:
 
 
 def measure_layers(workload: Workload, folder: Path, threads: int, seconds: float) -> list[Layer]:
-    """The kernels of the model's only subgraph that multiply, in the order in which they run."""
+    """The kernels of the model's only subgraph, in the order in which they run."""
     feeds = workload.feeds()
     model = as_proto(workload.make())
     sizes = {
@@ -81,8 +82,7 @@ def measure_layers(workload: Workload, folder: Path, threads: int, seconds: floa
     child = (sys.executable, "-m", "benchmarks.layers", str(folder / "converted.onnx"), str(library))
     lines = run_program((*child, str(folder / "feeds.npz"), str(threads), str(seconds)), log)
     times = [float(line.split()[1]) for line in lines[-len(plan.kernels) :]]
-    layers = (_layer(kernel, best) for kernel, best in zip(plan.kernels, times, strict=True))
-    return [layer for layer in layers if layer is not None]
+    return [_layer(kernel, best) for kernel, best in zip(plan.kernels, times, strict=True)]
 
 
 def _add_clocks(sources: Path, count: int) -> None:
@@ -92,8 +92,15 @@ def _add_clocks(sources: Path, count: int) -> None:
     file.write_text(_CLOCKS.replace("NUMBER", str(count)) + text)
 
 
-def _layer(kernel: KernelSpec, seconds: float) -> Layer | None:
+def _layer(kernel: KernelSpec, seconds: float) -> Layer:
     context = kernel.context
+    if isinstance(context, BlockContext):
+        n, h, w, c, rows, columns, _, down, across, stride, *_ = map(int, context.sizes)
+        before, behind = int(context.depth or 0), int(context.filters or 0)
+        size = f"{n} x {h} x {w} x {before or c}" + (f" to {c}" if before else "") + f", {down} x {across}"
+        size += (f" / {stride}" if stride > 1 else "") + (f", to {behind}" if behind else "")
+        flops = 2 * n * c * (h * w * before + rows * columns * (down * across + behind))
+        return Layer("depthwise_block", size, flops, seconds)
     if isinstance(context, ConvContext):
         n, h, w, c, rows, columns, filters, down, across, stride, *_, groups = map(int, context.sizes)
         size = f"{n} x {h} x {w} x {c}" + (f" to {filters}" if groups < c else "") + f", {down} x {across}"
@@ -104,7 +111,7 @@ def _layer(kernel: KernelSpec, seconds: float) -> Layer | None:
         wide = [int(product.columns) for product in context.products]
         rows, depth = int(context.rows), int(context.depth)
         return Layer("gemm", f"{rows} x {depth} x {' + '.join(map(str, wide))}", 2 * rows * depth * sum(wide), seconds)
-    return None
+    return Layer(kernel.name, "", 0, seconds)
 
 
 def table(title: str, layers: Sequence[Layer], peak: float) -> Table:
@@ -114,9 +121,11 @@ def table(title: str, layers: Sequence[Layer], peak: float) -> Table:
         shown.add_column(name, justify="right")
     total = sum(layer.seconds for layer in layers)
     for layer in layers:
-        rate = layer.flops / layer.seconds / 1e9
+        rate = layer.flops / max(layer.seconds, 1e-9) / 1e9
         times = f"{1e6 * layer.seconds:.1f}", f"{layer.seconds / total:.1%}"
-        shown.add_row(layer.kernel, layer.size, *times, f"{rate:.1f}", f"{rate / peak:.0%}")
+        shown.add_row(layer.kernel, layer.size, *times, *((f"{rate:.1f}", f"{rate / peak:.0%}") if layer.flops else ()))
+    least = sum(layer.flops for layer in layers) / peak / 1e9
+    shown.add_row("all", "", f"{1e6 * total:.1f}", "", f"{least / total * peak:.1f}", f"{least / total:.0%}")
     return shown
 
 

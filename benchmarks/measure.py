@@ -40,7 +40,7 @@ class Plan:
 
 def measure(workload: Workload, folder: Path, plan: Plan, say: Callable[[str], None]) -> Result:
     """What `folder` has of a workload of the same model is used again."""
-    model = _save(workload, folder / (workload.model or workload.name))
+    model = save_model(workload, folder / (workload.model or workload.name))
     place = folder / workload.key
     place.mkdir(exist_ok=True)
     feeds, ours = folder / f"{workload.name}.npz", folder / f"{workload.name}_ours.npz"
@@ -66,7 +66,7 @@ def measure(workload: Workload, folder: Path, plan: Plan, say: Callable[[str], N
     return Result(*facts, tuple(rows), build, load, absent)
 
 
-def _save(workload: Workload, place: Path) -> Path:
+def save_model(workload: Workload, place: Path) -> Path:
     model = place / "model.onnx"
     if not model.exists():
         place.mkdir(exist_ok=True)

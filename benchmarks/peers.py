@@ -137,8 +137,8 @@ def _fuse(model: Path, fused: Path, fusible: Fusible) -> None:
         logging.disable(logging.NOTSET)
 
 
-def open_openvino(subject: Subject, threads: int) -> Opened:
-    """The CPU plugin on static shapes, float32, inputs and outputs shared with numpy."""
+def open_openvino(subject: Subject, threads: int, precision: str | None = "f32") -> Opened:
+    """The CPU plugin on static shapes, inputs and outputs shared with numpy; without a precision, its own choice."""
     try:
         openvino = importlib.import_module("openvino")
     except ImportError as error:
@@ -149,8 +149,8 @@ def open_openvino(subject: Subject, threads: int) -> Opened:
     settings = {
         "PERFORMANCE_HINT": "LATENCY",
         "INFERENCE_NUM_THREADS": threads,
-        "INFERENCE_PRECISION_HINT": "f32",
         "NUM_STREAMS": 1,
+        **({} if precision is None else {"INFERENCE_PRECISION_HINT": precision}),
     }
     compiled = core.compile_model(model, "CPU", settings)
     request = compiled.create_infer_request()

@@ -11,6 +11,7 @@ import onnx
 import onnx_ir as ir
 
 from benchmarks.models import VitSize, chain, mlp, vit
+from benchmarks.vision import convnext, diffusion_middle, mobilenet_v3, sound
 from ortisan.models import (
     BertSize,
     Gpt2Size,
@@ -219,6 +220,26 @@ WORKLOADS = (
     _images("efficientnet", "EfficientNet-B0, 224 x 224", efficientnet, 771_629_504),
     _images("yolo", "YOLOv8n, 640 x 640", yolo, 8_743_987_200, image=640),
     _images("unet", "U-Net, 256 x 256", unet, 21_256_732_672, image=256),
+    _images("mobilenet_v3", "MobileNetV3-small, 224 x 224", mobilenet_v3, 113_020_800),
+    _images("convnext", "ConvNeXt-tiny, 224 x 224", convnext, 8_911_062_528),
+    Workload(
+        "diffusion",
+        "SD 1.5 U-Net's middle, 8 x 8",
+        diffusion_middle,
+        lambda: _normal(image=(1, 1280, 8, 8), time=(1, 1280), text=(1, 77, 768)),
+        flops=12_099_584_000,
+        convolutional=True,
+        quick=False,
+    ),
+    Workload(
+        "sound",
+        "wav2vec2's convolutions, 1 s",
+        sound,
+        lambda: _normal(samples=(1, 16000)),
+        flops=5_401_204_736,
+        convolutional=True,
+        quick=False,
+    ),
     Workload(
         "mlp",
         "MLP 64-128x4-10, batch 32",

@@ -12,7 +12,6 @@ import target
 from hub import load, padded, tokenizer
 from timing import compare
 
-import ortisan
 from ortisan.models import BertSize, bert
 
 SMALL = BertSize(layers=2, hidden=64, heads=4, intermediate=128, vocabulary=256, positions=128)
@@ -32,17 +31,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         model = load(options.model, lambda: bert(SMALL if options.small else None), Path(folder))
         dims = target.bounds(options, model)
-        if target.only_sources(options, ortisan.build, model, "bert", **dims):
+        if target.only_sources(options, model, "bert", **dims):
             return
-        artifact = ortisan.build(model, Path(folder) / "bert", target=options.target, on_progress=target.show, **dims)
+        artifact = target.build(options, model, Path(folder) / "bert", **dims)
         stock = onnxruntime.InferenceSession(model, providers=target.providers(options))
         feeds = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         feeds = {value.name: feeds[value.name] for value in stock.get_inputs()}
-        sessions = {"onnxruntime": stock, "ortisan": ortisan.load(artifact)}
+        sessions = {"onnxruntime": stock, "ortisan": target.session(options, artifact)}
         outputs = [session.run(None, feeds) for session in sessions.values()]
         difference = max(float(abs(a - b).max()) for a, b in zip(*outputs, strict=True))
         print(f"largest difference       {difference:8.1e}")
-        compare(sessions, feeds, options.seconds)
+        if not options.emulate:
+            compare(sessions, feeds, options.seconds)
 
 
 if __name__ == "__main__":

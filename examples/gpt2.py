@@ -14,17 +14,17 @@ import target
 from decoding import greedy
 from hub import load, padded, tokenizer
 
-import ortisan
 from ortisan.models import Gpt2Size, gpt2
 
 SMALL = Gpt2Size(layers=2, hidden=64, heads=4, vocabulary=256, positions=256)
 
 
-def race(sessions: dict[str, tuple[Any, int | None]], ids: Any, mask: Any, steps: int) -> dict[str, Any]:
+def race(sessions: dict[str, tuple[Any, int | None]], ids: Any, mask: Any, steps: int, *, warm: bool) -> dict[str, Any]:
     """The tokens of each session; prints how many it made in a second."""
     results = {}
     for name, (session, capacity) in sessions.items():
-        list(greedy(session, ids, mask, 2, capacity=capacity))
+        if warm:
+            list(greedy(session, ids, mask, 2, capacity=capacity))
         start = time.perf_counter()
         results[name] = np.stack(list(greedy(session, ids, mask, steps, capacity=capacity)), axis=1)
         print(f"{name:24} {results[name].size / (time.perf_counter() - start):8.1f} tokens/s")
@@ -47,18 +47,18 @@ def main(make: Any = lambda small: gpt2(SMALL if small else None)) -> None:
         place = Path(folder)
         model = load(options.model, lambda: make(options.small), place, decoder=True)
         dims = target.bounds(options, model)
-        if target.only_sources(options, ortisan.build, model, "decoder", **dims):
+        if target.only_sources(options, model, "decoder", **dims):
             return
-        build = {"target": options.target, "keep": "all", "on_progress": target.show, **dims}
-        copying = ortisan.build(model, place / "copying", **build)
+        build = {"keep": "all", **dims}
+        copying = target.build(options, model, place / "copying", **build)
         sessions = {
             "onnxruntime": (onnxruntime.InferenceSession(model, providers=target.providers(options)), None),
-            "ortisan": (ortisan.load(copying), None),
+            "ortisan": (target.session(options, copying), None),
         }
         if not target.is_gpu(options):
-            in_place = ortisan.build(model, place / "in_place", cache="in-place", **build)
-            sessions["ortisan, cache in place"] = (ortisan.load(in_place), ids.shape[1] + options.steps)
-        results = race(sessions, ids, mask, options.steps)
+            in_place = target.build(options, model, place / "in_place", cache="in-place", **build)
+            sessions["ortisan, cache in place"] = (target.session(options, in_place), ids.shape[1] + options.steps)
+        results = race(sessions, ids, mask, options.steps, warm=not options.emulate)
     expected = results["onnxruntime"]
     print("same tokens" if all(np.array_equal(tokens, expected) for tokens in results.values()) else "DIFFERENT TOKENS")
     for prompt, tokens in zip(prompts, expected, strict=True):

@@ -24,6 +24,8 @@ def main() -> None:
     target.add_options(parser)
     parser.add_argument("--layer", default="encoder.layer.1", help="the layer's name in the names of its nodes")
     options = parser.parse_args()
+    if options.emulate:
+        parser.error("only artifacts are emulated, and this builds none: bert.py and gpt2.py do")
     words = tokenizer(options.model)
     ids, mask = padded([words.encode("Only one layer of this is compiled.")])
     with tempfile.TemporaryDirectory() as folder:
@@ -31,7 +33,7 @@ def main() -> None:
         names = [node.name for node in onnx.load(path, load_external_data=False).graph.node]
         chosen = [name for name in names if options.layer in name.replace("/", ".")]
         dims = target.bounds(options, path)
-        if target.only_sources(options, ortisan.build, path, "layer", include=chosen, **dims):
+        if target.only_sources(options, path, "layer", include=chosen, **dims):
             return
         compiled = ortisan.compile(path, target=options.target, include=chosen, **dims)
         print(f"{len(chosen)} of {len(names)} nodes chosen: {compiled}")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ortisan.pipeline.compilation import Compilation
     from ortisan.pipeline.compile import compile
     from ortisan.pipeline.convert import convert_graph
+    from ortisan.pipeline.emulated_session import emulate
     from ortisan.pipeline.generate import CustomOpLibrary, generate
     from ortisan.pipeline.inspect import inspect
     from ortisan.runtime.artifact import Artifact, load
@@ -39,6 +40,7 @@ _HOMES = {
     "build": "pipeline.build",
     "compile": "pipeline.compile",
     "convert_graph": "pipeline.convert",
+    "emulate": "pipeline.emulated_session",
     "generate": "pipeline.generate",
     "inspect": "pipeline.inspect",
     "load": "runtime.artifact",
@@ -62,6 +64,7 @@ __all__ = [
     "build",
     "compile",
     "convert_graph",
+    "emulate",
     "generate",
     "inspect",
     "load",

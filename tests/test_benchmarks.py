@@ -16,7 +16,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import ortisan
-from benchmarks import fresh, layers, products, tables, timing
+from benchmarks import fresh, layers, precision, products, tables, timing
 from benchmarks.__main__ import app
 from benchmarks.machine import Limits, Machine
 from benchmarks.measure import Plan, check_outputs, measure
@@ -40,7 +40,8 @@ TINY_BERT = BertSize(layers=1, hidden=128, heads=2, intermediate=64, vocabulary=
 TINY_GPT2 = Gpt2Size(layers=1, hidden=128, heads=2, vocabulary=50, positions=16)
 TINY_LLAMA = LlamaSize(layers=2, hidden=128, heads=2, kv_heads=1, intermediate=96, vocabulary=50)
 BY_NAME = {workload.name: workload for workload in WORKLOADS}
-IMAGES = ("resnet50", "resnet18_batch", "mobilenet", "efficientnet", "yolo", "unet")
+IMAGES = ("resnet50", "resnet18_batch", "mobilenet", "efficientnet", "yolo", "unet", "mobilenet_v3", "convnext")
+OTHERS = ("diffusion", "sound")
 SMALL = {
     "bert": _bert("bert", "tiny BERT", TINY_BERT, 2, 7),
     "vit": _vit("vit", "tiny ViT", TINY_VIT),
@@ -138,7 +139,12 @@ def test_workloads_of_one_model_share_what_is_built() -> None:
 
 def test_every_transformer_is_described_to_the_optimizer() -> None:
     assert BY_NAME["vit"].fusible == Fusible("vit", 12, 768)
-    assert {name for name, workload in BY_NAME.items() if workload.fusible is None} == {*IMAGES, "mlp", "chain"}
+    assert {name for name, workload in BY_NAME.items() if workload.fusible is None} == {
+        *IMAGES,
+        *OTHERS,
+        "mlp",
+        "chain",
+    }
 
 
 def test_the_padded_workload_hides_keys_but_no_whole_row() -> None:
@@ -209,6 +215,14 @@ def test_a_workload_is_measured(tmp_path: Path) -> None:
     assert result.build.cold is not None
     assert result.build.library_bytes > 0
     assert all(load.private_mb > load.base_mb > 0 for load in result.load.values())
+
+
+@pytest.mark.build
+def test_precisions_are_measured_with_their_errors(tmp_path: Path) -> None:
+    found = precision.rows(BY_NAME["mlp"], tmp_path, ("keep", "bf16"), 0.1)
+    by_name = {row[2]: row for row in found}
+    assert {"ORT", "keep", "bf16"} <= by_name.keys()
+    assert float(by_name["keep"][-1]) < 1e-5 < float(by_name["bf16"][-1]) < 2e-2
 
 
 @pytest.mark.build

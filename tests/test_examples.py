@@ -19,6 +19,7 @@ COMMANDS = {
 FETCHED_COMMANDS = {"ocr.py": (["--seconds", "0.2"], ["no compiler on the server", "2026-11-19 08:15", "same words"])}
 IMAGE_COMMANDS = {
     "resnet.py": (["--small", "--seconds", "0.2"], ["image 1: classes", "same classes", "speedup"]),
+    "stable_diffusion.py": (["--steps", "3", "--seconds", "0.2"], ["3 steps, largest difference", "speedup"]),
     "detect.py": (["--small", "--seconds", "0.2"], ["class", "same 9 boxes", "speedup"]),
 }
 TORCH_COMMANDS = {
@@ -67,13 +68,16 @@ def test_a_model_without_a_tokenizer_has_bytes(tmp_path: Path, monkeypatch: pyte
     assert hub.tokenizer(str(tmp_path)).encode("the") == list(b"the")
 
 
-def check_example(name: str, arguments: list[str], expected: list[str]) -> None:
+def check_example(
+    name: str, arguments: list[str], expected: list[str], *, timeout: float = 600
+) -> subprocess.CompletedProcess[str]:
     run = subprocess.run(
-        [sys.executable, EXAMPLES / name, *arguments], capture_output=True, text=True, timeout=600, check=False
+        [sys.executable, EXAMPLES / name, *arguments], capture_output=True, text=True, timeout=timeout, check=False
     )
     assert run.returncode == 0, run.stderr[-2000:]
     for words in expected:
         assert words in run.stdout
+    return run
 
 
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in COMMANDS if name != "bert.py"]
@@ -88,6 +92,34 @@ def test_an_example_writes_sources_for_a_gpu(name: str, tmp_path: Path) -> None:
     assert run.returncode == 0, run.stderr[-2000:]
     assert "sources in" in run.stdout
     assert len(list(tmp_path.glob("*/src/model_0/*.cu"))) > 3
+
+
+EMULATED = {
+    "bert.py": ["largest difference", "e-0"],
+    "gpt2.py": ["ortisan ", "same tokens"],
+}
+
+
+@pytest.mark.aitemplate
+@pytest.mark.nvcc
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EMULATED)
+def test_an_example_runs_without_a_gpu(name: str) -> None:
+    """Its kernels are emulated; what they compute is what the CPU computes."""
+    steps = ["--steps", "4"] if name == "gpt2.py" else []
+    run = check_example(name, ["--small", "--target", "cuda:80", "--emulate", *steps], EMULATED[name], timeout=1800)
+    assert "emulating kernel" in run.stderr
+
+
+def test_a_target_without_kernels_is_not_emulated() -> None:
+    for name, said in (
+        ("bert.py", "--emulate runs the kernels of a GPU, and cpu has none"),
+        ("subgraph.py", "builds none"),
+    ):
+        command = [sys.executable, EXAMPLES / name, "--emulate"]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert run.returncode != 0
+        assert said in run.stderr
 
 
 @pytest.mark.parametrize("name", ["bert.py", "gpt2.py"])

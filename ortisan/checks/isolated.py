@@ -22,6 +22,7 @@ from typing import IO, Any, Protocol
 
 from ortisan.checks.session import SessionSpec
 from ortisan.checks.turns import Effort
+from ortisan.checks.work import KernelWork
 from ortisan.errors import OrtisanError, ToolchainError
 from ortisan.runtime.engine import Array, Feeds, RunFailed
 
@@ -51,6 +52,8 @@ class Run:
 
     outputs: list[Array]
     seconds: float
+    kernels: tuple[KernelWork, ...] = ()
+    """What was launched, where that is counted: by an emulator."""
 
 
 class Runner(Protocol):

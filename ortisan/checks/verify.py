@@ -13,6 +13,7 @@ from ortisan.checks.isolated import RUN_SECONDS, Isolated, Runner
 from ortisan.checks.noise import Noise
 from ortisan.checks.samples import Case
 from ortisan.checks.session import SessionSpec
+from ortisan.checks.work import Work
 from ortisan.converter.passes.rounding import coarsest
 from ortisan.errors import ArtifactError, VerifyError
 from ortisan.registry.dtypes import DType
@@ -46,6 +47,8 @@ class Verification:
     reference: str
     emulated: str | None = None
     """What was executed in place of a GPU's code, if anything was: "PTX, sm_80"."""
+    work: tuple[Work, ...] = ()
+    """What was launched on each set of inputs, where that is counted: by an emulator."""
 
     @property
     def how(self) -> str:
@@ -99,7 +102,9 @@ class Verification:
         return ""
 
     def to_json(self) -> dict[str, Any]:
-        return {"passed": self.passed, "reference": self.reference, "figures": [asdict(f) for f in self.figures]}
+        figures = [asdict(figure) for figure in self.figures]
+        work = [work.to_json() for work in self.work]
+        return {"passed": self.passed, "reference": self.reference, "figures": figures, "work": work}
 
     def __repr__(self) -> str:
         state = "passed" if self.passed else "FAILED"
@@ -136,18 +141,22 @@ def compare_session(
     own, by case and output, where it was measured. A run that fails, dies or never ends is a failed figure.
     """
     figures: list[Figure] = []
+    work: list[Work] = []
     for number, case in enumerate(expected.cases):
         try:
             # What counts is the second run: ONNX Runtime then uses the layout of memory that the first has shown.
             for _ in range(_runs(number)):
-                actual = runner.run(compiled, case.case.feeds, _patience(case.seconds)).outputs
+                actual = runner.run(compiled, case.case.feeds, _patience(case.seconds))
         except (RunFailed, ArtifactError) as failed:
             figures.append(_failed_run(case.case, expected.outputs[0], failed))
             continue
-        for name, ours, theirs in zip(expected.outputs, actual, case.results, strict=True):
+        if actual.kernels:
+            work.append(Work(case.case.label, actual.kernels))
+        for name, ours, theirs in zip(expected.outputs, actual.outputs, case.results, strict=True):
             own = (noise or {}).get((case.case.label, name))
             figures.append(_figure(case.case, name, (ours, theirs), rounded=(rounded or {}).get(name), noise=own))
-    return Verification(tuple(figures), f"onnxruntime {onnxruntime().__version__}, optimizations off")
+    reference = f"onnxruntime {onnxruntime().__version__}, optimizations off"
+    return Verification(tuple(figures), reference, work=tuple(work))
 
 
 def runs_of(expected: Expected) -> int:

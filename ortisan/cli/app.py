@@ -139,6 +139,7 @@ def verify(
         checked, compiled = checks.verify_at(folder, read_sizes(dim), **given)
     if not json:
         figures.show_verification(checked.verification, compiled=compiled)
+        figures.show_work(checked.verification.work)
         if per_node:
             say(f"First departure: {checked.departure or 'none'}")
     try:

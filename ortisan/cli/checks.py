@@ -25,7 +25,12 @@ def verify_at(folder: Path, sizes: Sequence[Mapping[str, int]], **given: Any) ->
         for figure in relabelled(checked.verification.figures, {**fixed, **dims})
     ]
     departure = next((checked.departure for checked in found if checked.departure is not None), None)
-    verification = replace(found[0].verification, figures=tuple(figures))
+    work = [
+        work
+        for dims, checked in zip(sizes, found, strict=True)
+        for work in relabelled(checked.verification.work, {**fixed, **dims})
+    ]
+    verification = replace(found[0].verification, figures=tuple(figures), work=tuple(work))
     return replace(found[0], verification=verification, departure=departure), bool(artifact.ops)
 
 

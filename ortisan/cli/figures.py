@@ -8,6 +8,7 @@ from ortisan.checks.bench import Bench
 from ortisan.checks.compare import Difference
 from ortisan.checks.noise import Noise
 from ortisan.checks.verify import Verification
+from ortisan.checks.work import Work, largest
 from ortisan.cli.screen import number, out, plural, row, say, table
 
 _MOST_ROWS = 20
@@ -37,6 +38,30 @@ def show_verification(verification: Verification, *, compiled: bool = True) -> N
     for name, figure in list(verification.noisy.items())[:_MOST_ROWS]:
         if figure.passed and figure.noise is not None:
             say(f"'{name}' moves by itself: {_noise(figure.noise)}. It was judged by that, each custom op by itself.")
+
+
+def show_work(works: Sequence[Work]) -> None:
+    """The launches of a run; the kernels of the one that moved most."""
+    if not works:
+        return
+    most = largest(works)
+    for work in works:
+        moved = f"{_bytes(work.loaded)} loaded, {_bytes(work.stored)} stored"
+        say(f"{plural(work.launches, 'launch', 'launches')} at {work.case}: {moved}.")
+    lines = table(f"  kernel, at {most.case}", "launches", "blocks", "loaded", "stored", right=(1, 2, 3, 4))
+    ranked = sorted(most.kernels, key=lambda kernel: -kernel.launches)
+    for kernel in ranked[:_MOST_ROWS]:
+        counts = (kernel.launches, kernel.blocks, _bytes(kernel.loaded), _bytes(kernel.stored))
+        row(lines, f"  {kernel.kernel}", *counts)
+    out().print(lines)
+    if len(ranked) > _MOST_ROWS:
+        say(f"  and {len(ranked) - _MOST_ROWS} more kernels (--json has all)")
+
+
+def _bytes(count: int) -> str:
+    """In the largest unit of which there is at least one."""
+    units = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+    return next((f"{count / size:.3g} {unit}" for unit, size in units if count >= size), f"{count} B")
 
 
 def _noise(noise: Noise) -> str:

@@ -107,5 +107,5 @@ def number(value: float) -> str:
     return "-" if math.isnan(value) else f"{value:.2e}" if value else "0"
 
 
-def plural(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def plural(count: int, what: str, many: str = "") -> str:
+    return f"{count} {what if count == 1 else many or what + 's'}"

@@ -174,8 +174,13 @@ class Backend(Protocol):
         """The execution providers of a session that runs its custom ops, in order."""
         return ("CPUExecutionProvider",)
 
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        """The values of `precision` that it takes."""
+        return ("keep",)
+
     def check(self, options: PlanOptions) -> None:
-        """Raises `OptionError` for options that it does not take."""
+        """Raises `OptionError` for other options that it does not take."""
 
     def planner(self, request: Request) -> Planner: ...
 
@@ -216,11 +221,11 @@ class Backend(Protocol):
 
 
 def check_no_gpu_options(backend: Backend, options: PlanOptions) -> None:
-    """`check` of a backend that computes in the types of the model."""
+    """Part of `check` of a backend without a GPU."""
     if options.verify == "emulate":
         raise OptionError(f"verify='emulate' executes the kernels of GPU targets, and {backend} has none")
-    if options.precision != "keep" or options.fast_math or options.tf32:
-        raise OptionError(f"precision, fast_math and tf32 are for GPU targets; {backend} computes as it is")
+    if options.fast_math or options.tf32:
+        raise OptionError(f"fast_math and tf32 are for GPU targets; {backend} computes as it is")
 
 
 def refuse(backend: Backend, what: str) -> NoReturn:

@@ -46,6 +46,7 @@ class Device:
     """One per process: allocations, programs and settings are shared by all that use the library."""
 
     def __init__(self, folder: Path) -> None:
+        self._programs: Sequence[str] | None = None
         self._library = library = ctypes.CDLL(str(folder / library_file(NAME)), mode=ctypes.RTLD_GLOBAL)
         library.ortisan_emulator_error.restype = ctypes.c_char_p
         library.ortisan_emulator_variable.restype = ctypes.c_void_p
@@ -65,9 +66,18 @@ class Device:
     def load_program(self, program: str) -> None:
         self._check(self._library.ortisan_emulator_load(program.encode()))
 
+    def use(self, programs: Sequence[str]) -> None:
+        """Has the kernels of these programs, the results of `translate`, and no others."""
+        if programs is not self._programs:
+            self.forget()
+            for program in programs:
+                self.load_program(program)
+            self._programs = programs
+
     def forget(self) -> None:
         """Takes back all kernels, so that others of the same names can be loaded."""
         self._library.ortisan_emulator_forget()
+        self._programs = None
 
     def launch(self, kernel: str, grid: Sequence[int], block: Sequence[int], *arguments: Any, shared: int = 0) -> None:
         """Runs a kernel to its end. Arguments are arrays, which are memory of the device meanwhile, and numpy scalars.
@@ -116,7 +126,16 @@ class Device:
     def counters(self) -> Counters:
         found = _Counters()
         self._library.ortisan_emulator_count(ctypes.byref(found))
-        return Counters(*(getattr(found, name) for name in Counters.__dataclass_fields__))
+        return _counters(found)
+
+    def kernel_counters(self) -> dict[str, tuple[str, Counters]]:
+        """What each kernel did, by its name, beside a short name; in the order of first launches."""
+        kernels: dict[str, tuple[str, Counters]] = {}
+        name, readable, found = ctypes.c_char_p(), ctypes.c_char_p(), _Counters()
+        places = (ctypes.byref(name), ctypes.byref(readable), ctypes.byref(found))
+        while self._library.ortisan_emulator_count_kernel(ctypes.c_size_t(len(kernels)), *places) == 0:
+            kernels[(name.value or b"").decode()] = ((readable.value or b"").decode(), _counters(found))
+        return kernels
 
     def reset_counters(self) -> None:
         self._library.ortisan_emulator_reset_counters()
@@ -134,6 +153,10 @@ def _open(folder: Path) -> Device:
 def open_device(on_progress: Callable[[str], None] | None = None) -> Device:
     """The machine, which is built the first time on each computer."""
     return _open(build_emulator(on_progress))
+
+
+def _counters(found: _Counters) -> Counters:
+    return Counters(*(getattr(found, name) for name in Counters.__dataclass_fields__))
 
 
 def _value(argument: Any) -> Array:

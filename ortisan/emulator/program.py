@@ -53,8 +53,8 @@ def _use(handler: str) -> int:
     """Use of machine.h.
 
     0: a result has no value in lanes where a source has none. 1: all sources need one. 2: the last source, an address,
-    needs one. 3: as 0, but of the source that is selected. 4: as 0, for all lanes together. 5: as 0, by rows
-    and columns of a matrix product.
+    needs one. 3: as 0, but of the source that is selected. 4: as 0, for all lanes together.
+    5: elements of a matrix, by the rows and columns that make them.
     """
     if handler.startswith(_CHECKED):
         return 1

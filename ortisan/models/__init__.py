@@ -7,6 +7,7 @@ an error in any of them shows.
 from __future__ import annotations
 
 from ortisan.models.bert import BertSize, bert
+from ortisan.models.diffusion import DiffusionSize, diffusion_unet
 from ortisan.models.gpt2 import Gpt2Size, gpt2
 from ortisan.models.images import efficientnet, mobilenet, resnet, unet
 from ortisan.models.llama import LlamaSize, llama
@@ -14,9 +15,11 @@ from ortisan.models.yolo import yolo
 
 __all__ = [
     "BertSize",
+    "DiffusionSize",
     "Gpt2Size",
     "LlamaSize",
     "bert",
+    "diffusion_unet",
     "efficientnet",
     "gpt2",
     "llama",

@@ -38,7 +38,7 @@ class Network:
         name = f"conv.{self._convolutions}"
         self._convolutions += 1
         gain = gain or (2.0 if act else 1.0)
-        weight = self.write.filters(f"{name}.weight", filters, self.channels[x] // groups, size, gain=gain)
+        weight = self.write.filters(f"{name}.weight", filters, self.channels[x] // groups, size, size, gain=gain)
         attributes = {"kernel_shape": [size] * 2, "strides": [stride] * 2, "pads": [size // 2] * 4, "group": groups}
         y = self.write("Conv", [x, weight, self.write.vector(f"{name}.bias", filters)], attributes, at=name)
         return self.act(self._with(y, filters), act)

@@ -76,10 +76,10 @@ class Writer:
     def vector(self, name: str, length: int, *, around: float = 0.0) -> ir.Value:
         return self._initializer(name, self._draw((length,), 0.2) + np.float32(around))
 
-    def filters(self, name: str, count: int, channels: int, size: int, *, gain: float = 1.0) -> ir.Value:
-        """count filters of size x size, scaled so that images keep their size, of which an activation takes a share."""
-        scale = math.sqrt(gain / (channels * size * size))
-        return self._initializer(name, self._draw((count, channels, size, size), scale))
+    def filters(self, name: str, count: int, channels: int, *sides: int, gain: float = 1.0) -> ir.Value:
+        """count filters of these sides, scaled so that images keep their size, of which an activation takes a share."""
+        scale = math.sqrt(gain / (channels * math.prod(sides)))
+        return self._initializer(name, self._draw((count, channels, *sides), scale))
 
     def model(
         self, name: str, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], *, opset: int, ir_version: int

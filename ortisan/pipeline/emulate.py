@@ -16,12 +16,14 @@ from typing import Any
 
 from ortisan.checks.isolated import RUN_SECONDS, Run, Runner
 from ortisan.checks.session import SessionSpec
+from ortisan.checks.work import KernelWork
 from ortisan.codegen.backend import Backend, Built, Sources, Twin, parse_target
-from ortisan.emulator import open_device
+from ortisan.emulator import open_device, translate
 from ortisan.emulator.fatbin import ptx_of
-from ortisan.errors import ArtifactError, OptionError
+from ortisan.errors import ArtifactError, EmulationError, OptionError
+from ortisan.pipeline.estimate import Estimate
 from ortisan.runtime.artifact import Artifact
-from ortisan.runtime.engine import Feeds, run
+from ortisan.runtime.engine import Feeds, RunFailed, run, sentence
 
 SMALL = 6
 """What dims are kept to, unless more was asked for: an emulated kernel takes seconds."""
@@ -52,6 +54,7 @@ class Emulator:
         self._device = open_device(say)
         self._sessions: dict[Any, Any] = {}
         self._library: Path | None = None
+        self._programs: tuple[str, ...] = ()
         self._runtime: ctypes.CDLL | None = None
         self._estimate = Estimate(0)
 
@@ -62,23 +65,24 @@ class Emulator:
     def use(self, sources: Sources, name: str) -> Built:
         """Builds a library, whose twin runs from now on in the place of whatever library a session asks for."""
         twin = self._target.twin(sources, name=name, on_progress=self._say)
-        self._load(twin)
+        self._programs = self._translated(twin)
         self._runtime = open_runtime(twin.runtime)
         self._library = twin.library
         self._sessions.clear()
         return twin.built
 
-    def _load(self, twin: Twin) -> None:
+    def _translated(self, twin: Twin) -> tuple[str, ...]:
         own = [part.text for part in ptx_of(twin.library) if part.architecture == self._architecture]
         if not own:
             raise ArtifactError(
                 f"the library '{twin.built.library.name}' holds no PTX for sm_{self._architecture}, which emulation "
                 "executes; build it again without compiler flags of your own"
             )
-        self._device.forget()  # kernels of a draft before may have the same names
+        programs = []
         for number, text in enumerate(own, 1):
             self._say(f"translating PTX {number}/{len(own)}")
-            self._device.load(text)
+            programs.append(translate(text))
+        return tuple(programs)
 
     def announce(self, runs: int) -> None:
         """Tells how many runs come next, from which the time that is left is estimated."""
@@ -87,32 +91,56 @@ class Emulator:
     def open(self, spec: SessionSpec) -> list[str]:
         if spec.library is None:
             return self._child.open(spec)
-        return [output.name for output in self._session(spec).get_outputs()]
+        return [output.name for output in self.session(spec).get_outputs()]
 
     def run(self, spec: SessionSpec, feeds: Feeds, seconds: float = RUN_SECONDS) -> Run:
         """The outputs; no emulated run is too slow."""
         if spec.library is None:
             return self._child.run(spec, feeds, seconds)
-        session = self._session(spec)
+        session = self.session(spec)
         begin = time.perf_counter()
-        with self._watched():
-            outputs = run(session, feeds)
-        return Run(outputs, time.perf_counter() - begin)
+        try:
+            with self.executing():
+                outputs = run(session, feeds)
+        except EmulationError as failed:
+            raise RunFailed(str(failed)) from failed
+        return Run(outputs, time.perf_counter() - begin, self.work())
+
+    def work(self) -> tuple[KernelWork, ...]:
+        """What was launched in the last run."""
+        return tuple(
+            KernelWork(
+                shown,
+                symbol,
+                done.launches,
+                done.blocks,
+                done.instructions,
+                done.global_load_bytes,
+                done.global_store_bytes,
+            )
+            for symbol, (shown, done) in self._device.kernel_counters().items()
+        )
 
     def forget(self, spec: SessionSpec) -> None:
         self._child.forget(spec)
         for key in [key for key in self._sessions if key[0] == spec]:
             del self._sessions[key]
 
-    def _session(self, spec: SessionSpec) -> Any:
+    def session(self, spec: SessionSpec) -> Any:
+        """To be run by this emulator, or inside of `executing`."""
         key = (spec, spec.stamp())
         if key not in self._sessions:
             self._sessions[key] = replace(spec, library=self._library, providers=()).open()
         return self._sessions[key]
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
-        assert self._runtime is not None
+    def executing(self) -> Iterator[None]:
+        """Inside, a session of `session` is run once. An `EmulationError` says why a launch failed."""
+        runtime = self._runtime
+        assert runtime is not None
+        refused = runtime.ortisan_cuda_refusals()
+        self._device.use(self._programs)  # kernels of another library may have the same names
+        self._device.reset_counters()
         estimate, told = self._estimate, time.perf_counter()
 
         def watch(kernel: bytes) -> None:
@@ -124,35 +152,17 @@ class Emulator:
                 self._say(f"emulating kernel {estimate}")
 
         callback = _Watch(watch)
-        self._runtime.ortisan_cuda_watch(callback)
+        runtime.ortisan_cuda_watch(callback)
         try:
             yield
+        except Exception as failed:
+            if runtime.ortisan_cuda_refusals() == refused:
+                raise
+            # Generated code has words of its own for any CUDA error.
+            raise EmulationError(f"{sentence(failed)}: {_refusal(runtime)}") from failed
         finally:
-            self._runtime.ortisan_cuda_watch(_Watch())
+            runtime.ortisan_cuda_watch(_Watch())
             estimate.end_run()
-
-
-class Estimate:
-    """How far runs of the same kernels are: "12/96, about 40 s left", once the first has shown how many there are."""
-
-    def __init__(self, runs: int, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._runs, self._clock, self._begin = runs, clock, clock()
-        self._done = self._each = 0
-
-    def count(self) -> None:
-        """A kernel begins."""
-        self._done += 1
-
-    def end_run(self) -> None:
-        self._each = self._each or self._done
-
-    def __str__(self) -> str:
-        total = self._runs * self._each
-        passed = self._clock() - self._begin
-        if self._done > total:
-            return f"{self._done} after {passed:.0f} s"
-        left = passed * (total - self._done + 1) / max(self._done - 1, 1)
-        return f"{self._done}/{total}, about {left:.0f} s left"
 
 
 _RUNTIMES: list[ctypes.CDLL] = []
@@ -162,9 +172,19 @@ def open_runtime(path: Path) -> ctypes.CDLL:
     """A process has one runtime, the first, under the name that all twins ask for."""
     if not _RUNTIMES:
         runtime = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+        runtime.ortisan_cuda_emulate()
         runtime.ortisan_cuda_watch.argtypes = [_Watch]
+        runtime.ortisan_cuda_refusals.restype = ctypes.c_int64
+        runtime.ortisan_cuda_refusal.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
         _RUNTIMES.append(runtime)
     return _RUNTIMES[0]
+
+
+def _refusal(runtime: ctypes.CDLL) -> str:
+    """Why the last launch failed."""
+    text = ctypes.create_string_buffer(2000)
+    runtime.ortisan_cuda_refusal(text, len(text))
+    return text.value.decode(errors="replace")
 
 
 def emulate_artifact(artifact: Artifact, child: Runner, say: Say) -> Emulator:

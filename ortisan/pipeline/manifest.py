@@ -121,12 +121,20 @@ def describe_compilation(compiled: Compilation, *, built: bool = False) -> dict[
     }
 
 
+COARSEST = {
+    "fp16": DType.FLOAT16,
+    **dict.fromkeys(("bf16", "weights-bf16", "weights-int8"), DType.BFLOAT16),
+}
+"""The type whose rounding is about that of a precision."""
+
+
 def rounded_floats(compiled: Compilation) -> dict[str, DType]:
     """Outputs that are no more accurate than a coarser float type than theirs, and that type."""
     result = rounded_outputs(compiled.model)
-    if compiled.options.precision == "fp16" or compiled.options.tf32:
+    coarse = DType.FLOAT16 if compiled.options.tf32 else COARSEST.get(compiled.options.precision)
+    if coarse is not None:
         floats = [value.name for value in compiled.model.graph.outputs if value.dtype == ir.DataType.FLOAT]
-        result |= {name: DType.FLOAT16 for name in floats if name and name not in result}
+        result |= {name: coarse for name in floats if name and name not in result}
     return result
 
 

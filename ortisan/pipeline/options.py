@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # the command line shows the options without the compiler beh
     from ortisan.runtime.settings import Weights
 
 Dims: TypeAlias = "Mapping[str, int | tuple[int, int] | Literal['free']]"
-Precision: TypeAlias = Literal["keep", "fp16"]
+Precision: TypeAlias = Literal["keep", "bf16", "fp16", "weights-bf16", "weights-int8"]
 Keep: TypeAlias = Literal["faster", "all"]
 Verify: TypeAlias = "bool | Literal['emulate']"
 Form: TypeAlias = Literal["text", "choice", "flag", "list", "dims", "between"]
@@ -96,7 +96,11 @@ class Options:
         default=True, metadata=_flag("Convolutions add up all products, as they are written, and none by Winograd.")
     )
     precision: Precision = field(
-        default="keep", metadata=_choice("keep|fp16", "GPUs: fp16 computes float32 models in float16.")
+        default="keep",
+        metadata=_choice(
+            "keep|bf16|fp16|weights-bf16|weights-int8",
+            "Of float32 models. CPUs: bf16 multiplies bfloat16, weights-* store weights so. GPUs: fp16.",
+        ),
     )
     tf32: bool = field(default=False, metadata=_flag("GPUs: products may round to TF32."))
     fast_math: bool = field(default=False, metadata=_flag("GPUs: functions may be approximate."))
@@ -152,6 +156,9 @@ class Options:
             raise OptionError(
                 "whole_graph=True compiles everything, so it can't be combined with include, exclude or between"
             )
+        if self.precision not in self.backend.precisions:
+            taken = ", ".join(self.backend.precisions)
+            raise OptionError(f"precision='{self.precision}' is not for {self.backend}, which takes {taken}")
         self.backend.check(self)
 
     @functools.cached_property

@@ -88,7 +88,22 @@ def settle(dim: Dim) -> Dim:
     if not isinstance(dim, sympy.Expr):
         return int(dim)
     expanded = sympy.expand(dim)
+    if expanded.has(sympy.floor):
+        expanded = sympy.expand(expanded.replace(lambda part: isinstance(part, sympy.floor), _floor_of))
     return int(expanded) if isinstance(expanded, sympy.Integer) else expanded
+
+
+def _floor_of(part: Any) -> Any:
+    """One form of a floor: floor((floor(x) + k) / n) is floor((x + k) / n), and the number in it is from 0 to 1."""
+    inside = sympy.expand(part.args[0])
+    for term in sympy.Add.make_args(inside):
+        factor, rest = term.as_coeff_Mul()
+        if isinstance(rest, sympy.floor) and factor.is_Rational and factor.p == 1:
+            others = sympy.expand((inside - term) / factor)
+            if others.is_integer:
+                return _floor_of(sympy.floor((rest.args[0] + others) * factor, evaluate=False))
+    whole = sympy.floor(inside.as_coeff_Add()[0])
+    return sympy.floor(inside - whole) + whole
 
 
 def adopt(expression: Any) -> Dim:

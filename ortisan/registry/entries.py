@@ -15,6 +15,7 @@ NEWEST = 26
 
 CONTRIB_DOMAIN = "com.microsoft"
 ML_DOMAIN = "ai.onnx.ml"
+_BLOCKED_DOMAIN = "com.microsoft.nchwc"
 PRIVATE_DOMAIN = "ortisan"
 """The domain of fused ops: the newest ONNX definition of that op type, or an op with an entry of its own."""
 
@@ -45,6 +46,11 @@ class Site:
 
     def attribute(self, name: str, default: _T) -> _T:
         return self.attributes.get(name, default)  # type: ignore[no-any-return]
+
+    def text(self, name: str, default: str) -> str:
+        """An attribute that is a word."""
+        found = self.attributes.get(name, default)
+        return found.decode() if isinstance(found, bytes) else str(found)
 
     def refuse_outputs(self, *indices: int) -> None:
         for index in indices:
@@ -100,6 +106,11 @@ def _find(domain: str, site: Site) -> Entry:
     standard = _ENTRIES.get(("", site.op_type))
     if not group and domain == PRIVATE_DOMAIN and standard:
         return max(standard, key=lambda entry: entry.low)
+    if not group and domain == _BLOCKED_DOMAIN:
+        raise Refused(
+            f"{site.op_type} of '{domain}' has its channels in blocks for ONNX Runtime's own kernels; give the model "
+            f"as it was before that optimization"
+        )
     if not group:
         where = f" of domain '{domain}'" if domain else ""
         raise Refused(f"no lowering for op {site.op_type}{where}")

@@ -46,7 +46,7 @@ def build(
         raise OptionError(f"expected a torch.nn.Module or an ExportedProgram, got a {type(module).__name__}")
     call = (args, dict(sorted((kwargs or {}).items())))
     captured = capture(module, *call, check_dynamic(dynamic), own)
-    model = transform(captured.model, own)
+    model = transform(captured.whole, own)
     tensors, _ = flatten(call)
     named = dict(zip(captured.names, tensors, strict=True))
     taken = [value.name for value in model.graph.inputs if value.name in named]

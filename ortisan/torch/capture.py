@@ -13,7 +13,7 @@ import sympy
 import torch
 from torch import nn
 from torch.export import Dim, ExportedProgram
-from torch.export.graph_signature import OutputKind
+from torch.export.graph_signature import InputKind, OutputKind
 
 from ortisan.errors import UnsupportedError
 from ortisan.torch.axes import Dynamic, argument_names, named_leaves, symbolic_axes
@@ -22,14 +22,24 @@ from ortisan.torch.export import name_inputs, quiet_exporter, to_onnx
 from ortisan.torch.exporters import Request, export_by
 from ortisan.torch.graph import check_graph
 from ortisan.torch.options import FrontOptions
-from ortisan.torch.reasons import reason_of
+from ortisan.torch.reasons import NoFormError, reason_of
 from ortisan.torch.tracing import alone, twin
 from ortisan.torch.tree import Flattener, flatten, same_structure, unflatten
 
 
 @dataclass(frozen=True, eq=False)
+class Cut:
+    """A module that can't be exported whole: its graph, which takes these tensors before the call's own, and why."""
+
+    graph: torch.fx.GraphModule
+    weights: tuple[torch.Tensor, ...]
+    error: NoFormError
+
+
+@dataclass(frozen=True, eq=False)
 class Captured:
-    model: ir.Model
+    model: ir.Model | None
+    """None where something has no ONNX form, see `cut`."""
     names: tuple[str, ...]
     """Of each tensor."""
     dims: tuple[tuple[int | str, ...], ...]
@@ -45,7 +55,15 @@ class Captured:
     symbols: Mapping[str, Any]
     """The symbolic dims, as torch expressions."""
     text: str
+    cut: Cut | None = None
     known: set[tuple[tuple[str, int], ...]] = field(default_factory=set)
+
+    @property
+    def whole(self) -> ir.Model:
+        """The model; where there is none, the error that says why."""
+        if self.model is None:
+            raise self.cut.error if self.cut is not None else AssertionError("nothing was captured")
+        return self.model
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
         """Whether the exported model is valid for these sizes."""
@@ -168,8 +186,15 @@ def _by_torch_export(
             raise UnsupportedError(f"torch.export can't export {kind}: {reason_of(error)}") from error
     if not program.graph_signature.user_outputs:
         raise UnsupportedError(f"{kind} computes nothing: every result is an argument or a constant")
-    model, functional = to_onnx(program, options, is_whole=True)
-    _check_program(functional, flat.inner)
+    model: ir.Model | None = None
+    cut: Cut | None = None
+    try:
+        model, functional = to_onnx(program, options, is_whole=True)
+        _check_program(functional, flat.inner)
+    except NoFormError as error:
+        if options.strict:
+            raise
+        model, cut = None, _cut(program, flat.inner, error)
     nodes = [node for node in program.graph.nodes if node.op == "placeholder"][-len(names) :] if names else []
     dims, symbols, guards = _symbols([node.meta["val"] for node in nodes])
     renames = {
@@ -178,16 +203,34 @@ def _by_torch_export(
         for axis, dim in enumerate(sizes)
         if isinstance(dim, str) and axes.get(name, {}).get(axis)
     }
-    _rename(model, renames)
-    name_inputs(model, names)
+    if model is not None:
+        _rename(model, renames)
+        name_inputs(model, names)
     dims = tuple(tuple(renames.get(dim, dim) if isinstance(dim, str) else dim for dim in sizes) for sizes in dims)
     symbols = {renames.get(name, name): symbol for name, symbol in symbols.items()}
     found = flat.found
     text = str(program.graph)
-    return Captured(model, names, dims, found.results, found.changed, found.aliases or {}, guards, symbols, text)
+    return Captured(model, names, dims, found.results, found.changed, found.aliases or {}, guards, symbols, text, cut)
+
+
+def _cut(program: ExportedProgram, module: nn.Module, error: NoFormError) -> Cut:
+    """The program as a functional graph, to be cut around what has no ONNX form."""
+    functional = program.run_decompositions({})
+    _check_mutations(functional, module)
+    kept = {**functional.state_dict, **functional.constants}
+    own = dict((*module.named_parameters(), *module.named_buffers()))
+    lifted = [spec.target for spec in functional.graph_signature.input_specs if spec.kind != InputKind.USER_INPUT]
+    tensors = [own.get((name or "").removeprefix("inner."), kept[name]) for name in lifted if name is not None]
+    return Cut(functional.graph_module, tuple(tensors), error)
 
 
 def _check_program(program: ExportedProgram, module: nn.Module) -> None:
+    _check_mutations(program, module)
+    parts = [part for part in program.graph_module.modules() if isinstance(part, torch.fx.GraphModule)]
+    check_graph(*(part.graph for part in parts))
+
+
+def _check_mutations(program: ExportedProgram, module: nn.Module) -> None:
     kind = type(module).__name__
     for spec in program.graph_signature.output_specs:
         if spec.kind in (OutputKind.USER_INPUT_MUTATION, OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION):
@@ -196,8 +239,6 @@ def _check_program(program: ExportedProgram, module: nn.Module) -> None:
                 f"the forward of {kind} changes {what} in place, which the wrapper can't do; call .eval() if the "
                 "module is being trained, or use torch.compile(module, backend='ortisan')"
             )
-    parts = [part for part in program.graph_module.modules() if isinstance(part, torch.fx.GraphModule)]
-    check_graph(*(part.graph for part in parts))
 
 
 def _symbols(values: Sequence[Any]) -> tuple[tuple[tuple[int | str, ...], ...], dict[str, Any], tuple[Any, ...]]:

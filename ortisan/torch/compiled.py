@@ -17,14 +17,15 @@ from ortisan.runtime.artifact import Artifact
 from ortisan.torch.check import compare_with_eager
 from ortisan.torch.contents import Contents
 from ortisan.torch.dump import Dump, dump_graph, dump_text
-from ortisan.torch.export import is_only_gathered, to_onnx, transform, with_weights
+from ortisan.torch.export import to_onnx, transform, with_weights
 from ortisan.torch.exporters import export_graph
 from ortisan.torch.graph import Program, read_graph
 from ortisan.torch.intercepting import describe_call, show
-from ortisan.torch.islands import cut_around, ops_named
+from ortisan.torch.islands import cut_around, nodes_of
 from ortisan.torch.options import FrontOptions
+from ortisan.torch.packing import needs_no_packing
 from ortisan.torch.places import place_of
-from ortisan.torch.reasons import reason_of, refuse
+from ortisan.torch.reasons import refuse
 from ortisan.torch.runner import Runner, open_runner
 from ortisan.torch.store import artifact_of
 
@@ -73,6 +74,7 @@ class CompiledGraph:
         self._lock = threading.Lock()
         self.calls = 0
         self.islands: Callable[[Sequence[Any]], Any] | None = None
+        self._parts: list[CompiledGraph] = []
         self.program: Program | None = None
         self.model: ir.Model | None = None
         if not late:
@@ -83,33 +85,37 @@ class CompiledGraph:
             self.program = read_graph(self.module)
             self.model = transform(self._exported(self.program), self.options)
         except OrtisanError as error:
+            if not self.options.strict:
+                self._cut(error)
             self.fall_back(error)
-            self._cut(reason_of(error))
 
     def _exported(self, program: Program) -> ir.Model:
         if self.options.exporter == "dynamo":
             return to_onnx(program.exported, self.options)[0]
         return export_graph(program, self.options)
 
-    def _cut(self, reason: str) -> None:
-        """Compiles what is around the ops that the reason names."""
-        ops = ops_named(self.module.graph, reason)
-        if not ops or self._depth >= _DEEPEST:
+    def _cut(self, error: OrtisanError) -> None:
+        """Compiles what is around the nodes that the error is about."""
+        left = nodes_of(self.module.graph, error)
+        if not left or self._depth >= _DEEPEST:
             return
 
         def compile_part(part: fx.GraphModule) -> CompiledGraph:
             title = f"{self.title}, a part"
-            return CompiledGraph(part, self.options, title=title, is_weight=self._is_weight, depth=self._depth + 1)
+            made = CompiledGraph(part, self.options, title=title, is_weight=self._is_weight, depth=self._depth + 1)
+            self._parts.append(made)
+            return made
 
         with contextlib.suppress(RuntimeError, ValueError, KeyError, AttributeError):  # what torch can't split
-            self.islands = cut_around(self.module, ops, compile_part)
+            self.islands = cut_around(self.module, left, compile_part)
 
     def fall_back(self, error: OrtisanError) -> None:
         self.program = self.model = None
         if self.options.dump is not None:
             dump_text(self.options.dump, self.title, str(self.module.graph), str(error))
-        nodes = self.module.graph.nodes
-        refuse(self.title, error, strict=self.options.strict, place=place_of(nodes, reason_of(error)))
+        place = place_of(self.module.graph.nodes, error)
+        what = self.title if self.islands is None else f"an op of {self.title}"
+        refuse(what, error, strict=self.options.strict, place=place)
 
     def __call__(self, args: list[Any]) -> Any:
         self.calls += 1
@@ -131,6 +137,13 @@ class CompiledGraph:
             compare_with_eager(self.title, results, self._eagerly(args))
             torch.random.set_rng_state(after)
         return results
+
+    @property
+    def parts(self) -> list[CompiledGraph]:
+        """The graph, if it is compiled whole, else the parts of it that are."""
+        if self.program is not None:
+            return [self]
+        return [each for part in self._parts for each in part.parts] if self.islands is not None else []
 
     @property
     def artifact(self) -> Artifact | None:
@@ -201,7 +214,7 @@ class CompiledGraph:
             position: args[index]
             for position, index in enumerate(taken)
             if index < len(args) and self._changes.get(index, 0) < _REBUILDS and self._is_weight(args[index])
-            if not is_only_gathered(model.graph.inputs[position])
+            if self.options.freeze or not needs_no_packing(model.graph.inputs[position])
         }
         inputs = [index for position, index in enumerate(taken) if position not in fixed]
         contents = Contents(list(fixed.values()), freeze=self.options.freeze)

@@ -21,10 +21,26 @@ class Contents:
     def __init__(self, tensors: Sequence[torch.Tensor], *, freeze: bool) -> None:
         self._forms = _forms(tensors)
         self._freeze = freeze
-        self._is_dense = all(map(_is_dense, tensors))
-        if not freeze:
-            self._digest = load_digest(find_isa("native")).prepare([tensor.nbytes for tensor in tensors])
+        self._dense = list(map(_is_dense, tensors))
+        self._bytes = [tensor.nbytes for tensor in tensors]
+        self._prepare()
         self._read = self._marks(tensors) if freeze else self._contents(tensors)
+
+    def part(self, indices: Sequence[int]) -> Contents:
+        """The same for some of the tensors, without reading them again."""
+        part: Contents = object.__new__(Contents)
+        part._forms, part._freeze = [self._forms[i] for i in indices], self._freeze
+        part._dense = [self._dense[i] for i in indices]
+        part._bytes = [self._bytes[i] for i in indices]
+        read = [self._of(i) for i in indices]
+        part._read = read if self._freeze else b"".join(read)
+        part._prepare()
+        return part
+
+    def _prepare(self) -> None:
+        self._is_dense = all(self._dense)
+        if not self._freeze:
+            self._digest = load_digest(find_isa("native")).prepare(self._bytes)
 
     def are_in(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Whether these tensors, in this order, hold the same."""
@@ -58,7 +74,7 @@ class Contents:
 
 
 def _forms(tensors: Sequence[torch.Tensor]) -> list[tuple[Any, ...]]:
-    return [(each.shape, each.stride(), each.dtype) for each in tensors]
+    return [(each.shape, each.stride(), each.dtype, each.is_neg()) for each in tensors]
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:

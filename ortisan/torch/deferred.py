@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ortisan.torch.compiled import CompiledGraph
+from ortisan.torch.direct import Traced
 from ortisan.torch.tracing import alone
 
 _PATIENCE = 3
@@ -24,9 +24,9 @@ _PATIENCE = 3
 class Graphs:
     """What AOTAutograd made of one graph of dynamo's: for training, and, not exported yet, for inference."""
 
-    forward: list[CompiledGraph] = field(default_factory=list)
-    backward: list[CompiledGraph] = field(default_factory=list)
-    late: list[CompiledGraph] = field(default_factory=list)
+    forward: Traced = field(default_factory=Traced)
+    backward: Traced = field(default_factory=Traced)
+    late: Traced = field(default_factory=Traced)
 
 
 class Deferred:
@@ -43,7 +43,7 @@ class Deferred:
             return self._train(*args)
         if self._seen < _PATIENCE or not torch.is_grad_enabled():
             return self._watched(args)
-        if any(graph.calls for graph in self._graphs.backward) or not self._can_infer():
+        if any(graph.calls for graph in self._graphs.backward.graphs) or not self._can_infer():
             self._is_settled = True
             return self._train(*args)
         return _Call.apply(self, *args)  # type: ignore[no-untyped-call]
@@ -53,9 +53,9 @@ class Deferred:
         with alone():
             if not self._is_exported:
                 self._is_exported = True
-                for graph in self._graphs.late:
+                for graph in self._graphs.late.graphs:
                     graph.export()
-        return all(graph.program is not None for graph in self._graphs.late)
+        return all(graph.program is not None for graph in self._graphs.late.graphs)
 
     def _watched(self, args: Sequence[Any]) -> Any:
         """Trains, and finds out whether inference could take its place: nothing random, changed or shared."""
@@ -68,10 +68,10 @@ class Deferred:
         is_shared = len({*places[: len(given)]}) < len(given) or not {*places[: len(given)]}.isdisjoint(
             places[len(given) :]
         )
-        is_plain = all(graph.program is not None and not graph.program.draws for graph in self._graphs.forward)
+        is_plain = bool(self._graphs.forward.graphs) and not self._graphs.forward.draws()
         self._differentiable = [isinstance(each, torch.Tensor) and each.requires_grad for each in results]
         self._seen += 1
-        if before != after or is_shared or not is_plain or not any(self._differentiable) or not self._graphs.forward:
+        if before != after or is_shared or not is_plain or not any(self._differentiable):
             self._is_settled = True
         return results
 

@@ -14,7 +14,7 @@ import sympy
 import torch
 from torch import fx
 
-from ortisan.errors import UnsupportedError
+from ortisan.torch.reasons import NoFormError
 
 _aten = torch.ops.aten
 
@@ -120,7 +120,7 @@ def _drawable(node: fx.Node) -> tuple[Any, tuple[Any, ...]]:
     if op == _aten.native_dropout.default:
         return _mask, (node.args[0], 1.0 - float(node.args[1]))  # type: ignore[arg-type]
     if op.overloadpacket not in _BY_SHAPE and op not in _BY_VALUE:
-        raise UnsupportedError(f"{op} draws random numbers, which would differ from eager's")
+        raise NoFormError(f"{op} draws random numbers, which would differ from eager's", nodes=[node.name])
     return op, tuple(node.args)
 
 
@@ -141,7 +141,9 @@ def _template(value: Any, node: fx.Node, placeholders: Sequence[fx.Node], *, by_
     if not by_value:
         return _Like(tuple(map(_expression, fake.shape)), tuple(map(_expression, fake.stride())), fake.dtype)
     if value not in placeholders:
-        raise UnsupportedError(f"{node.target} draws random numbers from values that are computed in the same graph")
+        raise NoFormError(
+            f"{node.target} draws random numbers from values that are computed in the same graph", nodes=[node.name]
+        )
     return _Given(placeholders.index(value))
 
 

@@ -22,8 +22,11 @@ from ortisan.errors import OrtisanError
 from ortisan.torch.compiled import CompiledGraph
 from ortisan.torch.decompose import training_decompositions
 from ortisan.torch.deferred import Deferred, Graphs
+from ortisan.torch.direct import Traced, without_wrapper
 from ortisan.torch.graph import check_tensor
+from ortisan.torch.guards import guard_hooks
 from ortisan.torch.options import FrontOptions, environment_options, front_options
+from ortisan.torch.quicker import Quicker
 from ortisan.torch.reasons import for_dynamo, refuse
 from ortisan.torch.tracing import alone
 
@@ -40,6 +43,7 @@ def ortisan(
     """The backend as torch.compile calls it. Graphs that can't be compiled run eager, with a warning that says why."""
     try:
         chosen = front_options({**environment_options(), **(options or {})}, mode)
+        guard_hooks()
         with alone():
             return compile_graph(module, example_inputs, chosen)
     except OrtisanError as error:
@@ -53,9 +57,9 @@ def compile_graph(
     on_graph: Callable[[CompiledGraph], None] | None = None,
 ) -> Callable[..., Any]:
     title = f"graph {next(_count)}"
-    weights = _static_tensors(module, example_inputs)
+    weights, count = _static_tensors(module, example_inputs), len(example_inputs)
 
-    def compiler(made: list[CompiledGraph], kind: str, *, frozen: bool, late: bool = False) -> Callable[..., Any]:
+    def compiler(made: Traced, kind: str, *, frozen: bool, late: bool = False) -> Callable[..., Any]:
         def compile_part(part: fx.GraphModule, _: Sequence[Any]) -> CompiledGraph:
             compiled = CompiledGraph(
                 part,
@@ -64,7 +68,7 @@ def compile_graph(
                 is_weight=lambda arg: frozen and (_is_in(arg, weights) or (_is_number(arg) and not options.freeze)),
                 late=late,
             )
-            made.append(compiled)
+            made.add(compiled, count)
             if on_graph is not None and not late:
                 on_graph(compiled)
             return compiled
@@ -82,10 +86,12 @@ def compile_graph(
         return eager
     try:
         if not train:
-            return _inference(module, example_inputs, compiler([], "", frozen=True))
+            traced = Traced()
+            plain = _inference(module, example_inputs, compiler(traced, "", frozen=True), traced)
+            return _unless_eager_is_faster(plain, module, traced, options)
         graphs = Graphs()
         late = compiler(graphs.late, " (without a backward)", frozen=True, late=True)
-        infer = _inference_later(module, example_inputs, late)
+        infer = _inference_later(module, example_inputs, late, graphs.late)
         # The backward of the attention kernel can't be expressed in ONNX; that of its plain form can.
         with sdpa_kernel(SDPBackend.MATH):
             trained = aot_autograd(
@@ -94,7 +100,8 @@ def compile_graph(
                 inference_compiler=compiler(graphs.forward, "", frozen=True),
                 decompositions=training_decompositions(),
             )(module, example_inputs)
-        return trained if infer is None else Deferred(trained, infer, graphs)
+        chosen = trained if infer is None else Deferred(trained, infer, graphs)
+        return _unless_eager_is_faster(chosen, module, graphs.forward, options)
     except (OrtisanError, RestartAnalysis):
         raise
     except Exception as error:  # noqa: BLE001  # AOTAutograd raises anything
@@ -102,20 +109,27 @@ def compile_graph(
         return eager
 
 
-def _inference(
-    module: fx.GraphModule, example_inputs: Sequence[Any], compiler: Callable[..., Any]
+def _unless_eager_is_faster(
+    compiled: Callable[..., Any], module: fx.GraphModule, traced: Traced, options: FrontOptions
 ) -> Callable[..., Any]:
-    compiled: Callable[..., Any] = aot_autograd(fw_compiler=compiler, inference_compiler=compiler)(
-        module, example_inputs
-    )
-    return compiled
+    is_watched = options.strict or options.intercept or options.check is not None or options.dump is not None
+    return compiled if is_watched else Quicker(compiled, module.forward, traced)
 
 
-def _inference_later(module: fx.GraphModule, example_inputs: Sequence[Any], compiler: Callable[..., Any]) -> Any:
+def _inference(
+    module: fx.GraphModule, example_inputs: Sequence[Any], compiler: Callable[..., Any], traced: Traced
+) -> Callable[..., Any]:
+    wrapped = aot_autograd(fw_compiler=compiler, inference_compiler=compiler)(module, example_inputs)
+    return without_wrapper(wrapped, traced)
+
+
+def _inference_later(
+    module: fx.GraphModule, example_inputs: Sequence[Any], compiler: Callable[..., Any], traced: Traced
+) -> Any:
     """The graph without gradients, traced but not exported; None where that can't be."""
     try:
         with torch.no_grad():
-            return _inference(module, example_inputs, compiler)
+            return _inference(module, example_inputs, compiler, traced)
     except RestartAnalysis:
         raise
     except Exception:  # noqa: BLE001  # the graph for training is what counts, and says what is wrong

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from ortisan.errors import OptionError
+from ortisan.errors import ArtifactError, OptionError
 from ortisan.runtime.artifact import Artifact
 from ortisan.torch.axes import Dynamic, check_size
 from ortisan.torch.caches import put_contents
-from ortisan.torch.capture import Captured, capture
+from ortisan.torch.capture import Captured, Cut, capture
+from ortisan.torch.compiled import CompiledGraph
 from ortisan.torch.dump import Dump, dump_graph
 from ortisan.torch.export import is_of_torch, transform, weights_as_inputs
 from ortisan.torch.options import FrontOptions
@@ -45,11 +47,18 @@ class Entry:
     bounds: Mapping[str, int | tuple[int, int]]
     taken: tuple[int | torch.Tensor, ...]
     """What the session takes, in its order: tensors of the call by their index, and weights that are not baked in."""
-    runner: Runner
-    artifact: Artifact
+    runner: Runner | CompiledGraph
+    artifacts: tuple[Artifact, ...]
+    """One, or none yet of a module that is cut around ops without an ONNX form."""
     from_disk: bool
     reads_weights: bool
     """Whether every weight is read in each run, so that none of them can be out of date."""
+
+    @property
+    def artifact(self) -> Artifact:
+        if not self.artifacts:
+            raise ArtifactError("this session is in parts, around ops that run eager, and has no artifact of its own")
+        return self.artifacts[0]
 
     def serves(self, kind: Kind) -> bool:
         """Raises `OptionError` if a size is outside of its declared range."""
@@ -103,7 +112,10 @@ def build_entry(
     captured = capture(module, args, kwargs, dynamic, options)
     present = _present_dims(captured, dynamic, options)
     options = replace(options, build=replace(options.build, dims=present))
-    model = transform(captured.model, options)
+    if captured.cut is not None:
+        kind = Kind(tree, kind_of(tensors), torch_state())
+        return _build_parts(captured, captured.cut, kind, type(module).__name__, options)
+    model = transform(captured.whole, options)
     weights = (
         {} if options.freeze else weights_as_inputs(model, [*module.parameters(), *module.buffers()], every=not bake)
     )
@@ -122,10 +134,24 @@ def build_entry(
         options.dims,
         taken,
         runner,
-        artifact,
+        (artifact,),
         from_disk,
         reads_weights,
     )
+
+
+def _build_parts(captured: Captured, cut: Cut, kind: Kind, name: str, options: FrontOptions) -> Entry:
+    """A session of a module that is cut: its parts are built when they first run. It lasts until a weight changes."""
+    own = {id(each) for each in cut.weights}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        graph = CompiledGraph(cut.graph, options, title=name, is_weight=lambda each: id(each) in own)
+    if graph.islands is None:
+        raise cut.error
+    for each in caught:
+        warnings.warn(each.message, each.category, stacklevel=2)
+    taken = (*cut.weights, *range(len(captured.names)))
+    return Entry(kind, captured, options.dims, taken, graph, (), from_disk=False, reads_weights=False)
 
 
 def _present_dims(captured: Captured, dynamic: Dynamic, options: FrontOptions) -> dict[str, int | tuple[int, int]]:

@@ -18,12 +18,15 @@ from ortisan.pipeline.source import Source
 from ortisan.torch.compiled import CompiledGraph
 from ortisan.torch.dynamo import compile_graph
 from ortisan.torch.options import front_options
+from ortisan.torch.places import place_of_onnx
 from ortisan.torch.reasons import WentEager
 
 
 @dataclass(frozen=True, eq=False)
 class GraphReport:
-    """One graph. `left_out` lists op types that stay in ONNX Runtime, with the reason and the number of nodes."""
+    """One graph. `left_out` lists op types that stay in ONNX Runtime, with the reason, where the first of them is in
+    your code, and how many there are.
+    """
 
     title: str
     nodes: int
@@ -80,8 +83,10 @@ def explain(
         torch._dynamo.reset()
         torch.compile(module, backend=backend, dynamic=dynamic)(*args, **kwargs)
     torch._dynamo.reset()
-    graphs = tuple(_report(part, eager, chosen) for part, eager in made)
-    return Explanation(graphs, tuple(_reason(each) for each in breaks))
+    graphs = [_report(part, eager, chosen) for part, eager in made]
+    for graph, _ in made:
+        graphs += [_report(part, None, chosen) for part in graph.parts if part is not graph]
+    return Explanation(tuple(graphs), tuple(_reason(each) for each in breaks))
 
 
 def _report(part: CompiledGraph, eager: str | None, options: Any) -> GraphReport:
@@ -93,7 +98,15 @@ def _report(part: CompiledGraph, eager: str | None, options: Any) -> GraphReport
     except OrtisanError as error:
         return GraphReport(part.title, nodes, 0, (), str(error))
     groups = group_left_out(compiled.left_out)
-    left = tuple((group["op_type"], group["reason"], len(group["nodes"])) for group in groups)
+    nodes_by_name = {node.name: node for node in part.model.graph.all_nodes()}
+
+    def why(group: Mapping[str, Any]) -> str:
+        """The reason, and where the first of the nodes comes from; passes may have made it themselves."""
+        node = next((nodes_by_name[name] for name in group["nodes"] if name in nodes_by_name), None)
+        place = place_of_onnx(node) if node is not None else ""
+        return f"{group['reason']} ({place})" if place else str(group["reason"])
+
+    left = tuple((group["op_type"], why(group), len(group["nodes"])) for group in groups)
     count = sum(len(subgraph.nodes) for subgraph in compiled.subgraphs)
     return GraphReport(part.title, count + sum(each[2] for each in left), count, left, None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -18,7 +19,9 @@ from ortisan.torch.custom import translations
 from ortisan.torch.functions import check_found, keep_functions
 from ortisan.torch.graph import check_custom_ops
 from ortisan.torch.options import FrontOptions
-from ortisan.torch.reasons import reason_of
+from ortisan.torch.packing import needs_no_packing
+from ortisan.torch.reasons import no_form_of
+from ortisan.torch.rewrites import rewrite
 from ortisan.torch.widen import widen_mixed_nodes
 
 _DTYPES_HERE = {
@@ -39,7 +42,7 @@ def to_onnx(
     every submodule that shall be a function has to be there.
     """
     check_custom_ops(program.graph)
-    _cast_subtrahends(program.graph_module)
+    rewrite(program.graph_module.graph)
     with quiet_exporter():
         try:
             written = torch.onnx.export(
@@ -51,7 +54,7 @@ def to_onnx(
                 custom_translation_table=translations(),
             )
         except Exception as error:
-            raise UnsupportedError(reason_of(error)) from error
+            raise no_form_of(error) from error
     if written is None:
         raise UnsupportedError("torch.onnx gave no model")
     functional = written.exported_program or program
@@ -61,17 +64,6 @@ def to_onnx(
         if is_whole:
             check_found(found, options.functions)
     return written.model, functional
-
-
-def _cast_subtrahends(module: torch.fx.GraphModule) -> None:
-    """number - x, where x is of whole numbers and the result is not: torch.onnx can't promote a number on the left."""
-    for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.rsub.Scalar):
-        x, dtype = node.args[0], node.meta["val"].dtype
-        if x.meta["val"].dtype != dtype:
-            with module.graph.inserting_before(node):
-                cast = module.graph.call_function(torch.ops.aten._to_copy.default, (x,), {"dtype": dtype})
-            cast.meta["val"] = x.meta["val"].to(dtype)
-            node.replace_input_with(x, cast)
 
 
 def transform(model: ir.Model, options: FrontOptions) -> ir.Model:
@@ -105,7 +97,7 @@ def with_weights(model: ir.Model, weights: dict[int, torch.Tensor]) -> ir.Model:
 
 
 def weights_as_inputs(model: ir.Model, own: Sequence[torch.Tensor], *, every: bool) -> dict[str, torch.Tensor]:
-    """Makes a module's own tensors, or only its tables for lookups, inputs of the model; gives them by their names."""
+    """Makes a module's own tensors, or only those that need no packing, inputs of the model; gives them by name."""
     known = {_place(tensor): tensor for tensor in own if tensor.device.type == "cpu" and tensor.layout == torch.strided}
     given = {value.name for value in model.graph.inputs}
     found: dict[str, torch.Tensor] = {}
@@ -113,7 +105,7 @@ def weights_as_inputs(model: ir.Model, own: Sequence[torch.Tensor], *, every: bo
         raw = getattr(value.const_value, "raw", None)
         if name in given or not isinstance(raw, torch.Tensor) or _place(raw) not in known:
             continue
-        if value.dtype in _DTYPES_HERE and (every or is_only_gathered(value)) and not value.is_graph_output():
+        if value.dtype in _DTYPES_HERE and (every or needs_no_packing(value)) and not value.is_graph_output():
             del model.graph.initializers[name]
             value.const_value = None
             model.graph.inputs.append(value)
@@ -130,13 +122,6 @@ def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 
 
-def is_only_gathered(value: ir.Value) -> bool:
-    """Whether nothing but lookups reads a value: such a table needs no packing, so it may as well be an input."""
-    return bool(value.uses()) and all(
-        user.op_type == "Gather" and index == 0 and user.domain == "" for user, index in value.uses()
-    )
-
-
 def name_inputs(model: ir.Model, names: Sequence[str]) -> None:
     """Renames inputs to the arguments' names; internal values that clash are renamed."""
     inputs = list(model.graph.inputs)
@@ -147,15 +132,32 @@ def name_inputs(model: ir.Model, names: Sequence[str]) -> None:
         value.name = name if name not in taken else f"{name}.input"
 
 
+class _WithoutGraphs:
+    """A stream without the graphs that torch.export prints when it fails."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self._dropped = stream, False
+
+    def write(self, text: str) -> int:
+        is_end = self._dropped and text == "\n"
+        self._dropped = "def forward(self" in text and "torch.ops." in text
+        return len(text) if self._dropped or is_end else int(self._stream.write(text) or 0)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 @contextlib.contextmanager
 def quiet_exporter() -> Iterator[None]:
-    """Silences torch.onnx's logs and failure reports; the error carries what matters."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    with warnings.catch_warnings():
+    """Silences the logs and failure reports of torch's exporters; the error carries what matters."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.fx.experimental.symbolic_shapes")]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings(), contextlib.redirect_stderr(_WithoutGraphs(sys.stderr)):
         warnings.simplefilter("ignore")
-        logger.setLevel(logging.CRITICAL)
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL)
         try:
             yield
         finally:
-            logger.setLevel(level)
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)

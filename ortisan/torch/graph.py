@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -28,6 +28,7 @@ from torch.utils import _pytree as pytree
 
 from ortisan.errors import UnsupportedError
 from ortisan.torch.drawing import Draw, is_random, take_draws
+from ortisan.torch.reasons import NoFormError
 
 _COMPLEX = "complex numbers, which ONNX Runtime can't compute with"
 
@@ -130,23 +131,43 @@ def _lift_constants(module: fx.GraphModule, graph: fx.Graph, inputs: Sequence[fx
 
 
 def check_graph(*graphs: fx.Graph) -> None:
-    """Raises `UnsupportedError` for random ops, complex, sparse and quantized tensors, and other devices."""
-    for node in itertools.chain.from_iterable(graph.nodes for graph in graphs):
-        if is_random(node):
-            raise UnsupportedError(f"{node.target} draws random numbers, which would differ from eager's")
-        values = node.meta.get("val")
+    """Raises `NoFormError` for random ops, complex, sparse and quantized tensors, and other devices."""
+    _refuse_all(_refusal(node) for node in itertools.chain.from_iterable(graph.nodes for graph in graphs))
+
+
+def _refusal(node: fx.Node) -> tuple[fx.Node, str] | None:
+    """Why a node can't be exported, for what it computes or what it reads."""
+    if is_random(node):
+        return node, f"{node.target} draws random numbers, which would differ from eager's"
+    for each in (node, *(node.all_input_nodes if node.op == "call_function" else ())):
+        values = each.meta.get("val")
         for value in values if isinstance(values, (tuple, list)) else [values]:
-            if isinstance(value, torch.Tensor):
-                check_tensor(value, f"'{node.name}'")
+            try:
+                if isinstance(value, torch.Tensor):
+                    check_tensor(value, f"{node.target}" if node.op == "call_function" else f"'{each.name}'")
+            except UnsupportedError as error:
+                return node, str(error)
+    return None
+
+
+def _refuse_all(found: Iterable[tuple[fx.Node, str] | None]) -> None:
+    """One error for all nodes; it says why of the first."""
+    refused = [each for each in found if each is not None]
+    if refused:
+        raise NoFormError(refused[0][1], nodes=[node.name for node, _ in refused])
 
 
 def check_custom_ops(graph: fx.Graph) -> None:
-    """Raises `UnsupportedError` for an op of torch.library that changes what it is given."""
-    for node in graph.nodes:
-        op = node.args[0] if str(node.target).startswith("auto_functionalized") else node.target
-        changed = changed_argument(op) if isinstance(op, torch._ops.OpOverload) and op.namespace != "aten" else None
-        if changed is not None:
-            raise UnsupportedError(f"{op} changes its argument '{changed}' in place, which has no ONNX form")
+    """Raises `NoFormError` for an op of torch.library that changes what it is given."""
+    _refuse_all(_change(node) for node in graph.nodes)
+
+
+def _change(node: fx.Node) -> tuple[fx.Node, str] | None:
+    op = node.args[0] if str(node.target).startswith("auto_functionalized") else node.target
+    changed = changed_argument(op) if isinstance(op, torch._ops.OpOverload) and op.namespace != "aten" else None
+    return (
+        None if changed is None else (node, f"{op} changes its argument '{changed}' in place, which has no ONNX form")
+    )
 
 
 def changed_argument(op: torch._ops.OpOverload) -> str | None:

@@ -9,45 +9,53 @@ import torch
 from torch import fx, nn
 from torch.fx.passes.split_module import split_module
 
+from ortisan.torch.reasons import NoFormError
+
 _FEWEST = 2
 """Calls that a part must have to be worth a session of its own."""
 
 
-def ops_named(graph: fx.Graph, reason: str) -> set[Any]:
-    """The ops of a graph that a sentence names: "aten.bernoulli", also with its overload."""
-    found = set()
-    for node in graph.nodes:
-        if isinstance(node.target, torch._ops.OpOverload):
-            name = str(node.target)
-            if name in reason or f"'{name.rpartition('.')[0]}'" in reason or f"{name.rpartition('.')[0]}:" in reason:
-                found.add(node.target)
-    return found
+def nodes_of(graph: fx.Graph, error: Exception) -> set[fx.Node]:
+    """The nodes of a graph that an error is about."""
+    if not isinstance(error, NoFormError):
+        return set()
+    return {node for node in graph.nodes if node.name in error.nodes or _is_named(node.target, error.ops)}
+
+
+def _is_named(target: Any, ops: Collection[str]) -> bool:
+    """ "aten.bernoulli" stands for all its overloads."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    return not {str(target), str(target).rpartition(".")[0]}.isdisjoint(ops)
 
 
 def cut_around(
-    module: fx.GraphModule, ops: Collection[Any], compile_part: Callable[[fx.GraphModule], Any]
+    module: fx.GraphModule, left: Collection[fx.Node], compile_part: Callable[[fx.GraphModule], Any]
 ) -> Callable[[Sequence[Any]], Any] | None:
-    """A function of the graph's arguments, whose parts without these ops are compiled; None if nothing is left."""
+    """A function of the graph's arguments, whose parts without these nodes are compiled; None if nothing is left."""
+    eager: set[str] = set()
     numbers: dict[fx.Node, int] = {}
     number, was_left = 0, False
     for node in module.graph.nodes:
         if node.op not in ("call_function", "call_method", "call_module"):
             continue
         # What takes an op's several results apart stays with it.
-        is_left = node.target in ops or any(
+        is_left = node in left or any(
             numbers.get(each) == number and was_left and not isinstance(each.meta.get("val"), torch.Tensor)
             for each in node.all_input_nodes
         )
         if is_left != was_left:
             number, was_left = number + 1, is_left
         numbers[node] = number
+        if is_left:
+            eager.add(f"submod_{number}")
     parts = split_module(module, module, lambda node: numbers.get(node, number), keep_original_order=True)
     compiled = 0
     for name, part in list(parts.named_children()):
         if not isinstance(part, fx.GraphModule):
             continue
         calls = [node for node in part.graph.nodes if node.op == "call_function"]
-        if len(calls) >= _FEWEST and not any(node.target in ops for node in calls):
+        if len(calls) >= _FEWEST and name not in eager:
             setattr(parts, name, _Part(part, compile_part(part)))
             compiled += 1
     return (lambda args: parts.forward(*args)) if compiled else None

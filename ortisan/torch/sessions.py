@@ -43,6 +43,13 @@ class Group:
         """Whether a session has weights in it, which the watch has to watch."""
         return any(not entry.reads_weights for entry in self.entries)
 
+    def narrow(self) -> None:
+        """Leaves tensors out of the watch that every session is given."""
+        baked = [entry for entry in self.entries if not entry.reads_weights]
+        given = [{id(each) for each in entry.taken if not isinstance(each, int)} for entry in baked]
+        if given:
+            self.watch.leave_out(set.intersection(*given))
+
     def find(self, kind: Kind) -> Entry | None:
         for entry in reversed(self.entries):
             if entry.serves(kind):
@@ -79,13 +86,14 @@ class Sessions:
         return group
 
     def prepare(self, group: Group, *, freeze: bool) -> None:
-        """Before a session is made: without another one, nobody has looked at what tensors hold."""
-        if not group.has_baked():
+        """Before a session is made: nobody has looked at what tensors hold that no other session has in it."""
+        if not group.has_baked() or group.watch.is_narrow:
             group.watch = Watch(group.parts, freeze=freeze)
 
     def add(self, group: Group, entry: Entry) -> None:
         self.disk += entry.from_disk
         group.entries.append(entry)
+        group.narrow()
         while len(self.entries()) > self._most:
             oldest = next(each for each in self._groups.values() if each.entries)
             oldest.entries.pop(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import operator
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -39,7 +39,8 @@ class Watch:
         self._rows = [each for each in rows if each]
         self._keys, self._values = self._read()
         self._tensors = [each for each in {id(each): each for each in held}.values() if _is_readable(each)]
-        self._contents = Contents(self._tensors, freeze=freeze)
+        self._contents = self._compared = Contents(self._tensors, freeze=freeze)
+        self._to_compare = self._tensors
 
     def has_changed(self) -> bool:
         """Whether the modules are others than they were, apart from what their tensors hold."""
@@ -59,7 +60,18 @@ class Watch:
         return not self._contents.have_forms_of(self._tensors)
 
     def have_tensors_changed(self) -> bool:
-        return not self._contents.are_in(self._tensors)
+        return not self._compared.are_in(self._to_compare)
+
+    @property
+    def is_narrow(self) -> bool:
+        return self._compared is not self._contents
+
+    def leave_out(self, given: Collection[int]) -> None:
+        """From now on the tensors with these ids are not compared, because sessions are given them in each run."""
+        kept = [index for index, tensor in enumerate(self._tensors) if id(tensor) not in given]
+        if len(kept) < len(self._tensors):
+            self._compared = self._contents.part(kept)
+            self._to_compare = [self._tensors[index] for index in kept]
 
 
 def _is_readable(tensor: torch.Tensor) -> bool:

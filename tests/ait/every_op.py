@@ -25,12 +25,14 @@ from ortisan.registry.ops import (
     Gather,
     GatherNd,
     Gemm,
+    GroupNorm,
     IndexSelect,
     LayerNorm,
     Pad,
     Permute,
     Pool2d,
     Reduce,
+    Resize2d,
     RmsNorm,
     Rotary,
     Softmax,
@@ -52,6 +54,18 @@ def _constant(b: Builder, *shape: int) -> Value:
 
 def _indices(b: Builder, *numbers: int) -> Value:
     return b.constant(np.array(numbers, np.int64), "indices")
+
+
+def _attention_in_place(b: Builder, x: Value, past: Value) -> list[Value]:
+    """The heads are columns of a product that makes queries, keys and values; another product reads the result."""
+    joined = b.add(Gemm("rcr", True), x, _constant(b, 96, 32), _constant(b, 96))
+    q, k, v = [
+        b.permute(b.reshape(part, (*x.shape[:2], 4, 8)), (0, 2, 1, 3))
+        for part in b.add_many(Split(2, (32, 32, 32)), joined)
+    ]
+    keys, behind = (b.add(Concatenate(2), past, part) for part in (k, v))
+    y = b.permute(b.add(Attention(0.3, causal="lower_right"), q, keys, behind), (0, 2, 1, 3))
+    return [b.add(Gemm("rcr"), b.reshape(y, x.shape), _constant(b, 16, 32)), keys]
 
 
 GRAPHS: dict[str, tuple[Sequence[tuple[str, tuple[Dim, ...]]], Write]] = {
@@ -84,11 +98,36 @@ GRAPHS: dict[str, tuple[Sequence[tuple[str, tuple[Dim, ...]]], Write]] = {
         [("float32", HEADS), ("float32", KEYS), ("float32", KEYS), ("float32", MASK), ("float32", NEEDS_P)],
         lambda b, q, k, v, m, _: b.add(Attention(0.3, "additive", empty_rows_zero=True), q, k, v, m),
     ),
+    "attention_after_a_past": (
+        [("float32", HEADS), ("float32", PAST), ("float32", PAST), ("float32", HEADS)],
+        lambda b, x, k, v, new: b.add(
+            Attention(0.3, causal="lower_right", softcap=2.0),
+            x,
+            b.add(Concatenate(2), k, new),
+            b.add(Concatenate(2), v, x),
+        ),
+    ),
+    "attention_in_place": ([("float32", (B, S, 32)), ("float32", PAST)], _attention_in_place),
+    "attention_large_heads": (
+        [("float32", (B, 2, S, 264))] * 3,
+        lambda b, q, k, v: b.add(Attention(0.05, causal="upper_left"), q, k, v),
+    ),
     "attention_grouped": (
         [("float32", (B, 4, S, 8)), ("float32", (B, 2, S, 8)), ("float32", (B, 2, S, 8))],
         lambda b, q, k, v: b.add(Attention(8**-0.5), q, k, v),
     ),
+    "resize_nearest": (
+        [("float32", (B, 4, 5, 6))],
+        lambda b, x: [
+            b.add(Resize2d("nearest", (8, 15), (2.0, 3.0), "asymmetric", "floor"), x),
+            b.add(Resize2d("nearest", (8, 10), (None, None), "half_pixel", "round_prefer_floor"), x),
+        ],
+    ),
     "layernorm": ([("float32", X)], lambda b, x: b.add(LayerNorm(2, 1e-5), x, _constant(b, 16), _constant(b, 16))),
+    "group_norm": (
+        [("float32", (B, 4, 4, 16))],
+        lambda b, x: b.add(GroupNorm(4, 1e-5), x, _constant(b, 16), _constant(b, 16)),
+    ),
     "rms_norm": ([("float32", X)], lambda b, x: b.add(RmsNorm(2, 1e-6), x, _constant(b, 16))),
     "softmax": ([("float32", X)], lambda b, x: b.add(Softmax(2), x)),
     "softmax_dynamic": ([("float32", X), ("float32", (S,))], lambda b, x, y: [b.add(Softmax(axis, log), x) for axis in (0, 1) for log in (False, True)] + [b.add(Softmax(0), y)]),

@@ -11,9 +11,8 @@ import pytest
 from ortisan.codegen.ait.barriers import set_barriers
 from ortisan.codegen.ait.chain import Chain
 from ortisan.codegen.ait.dialect import to_dialect
-from ortisan.codegen.ait.fuse_chains import fuse_chains
 from ortisan.codegen.ait.join_products import join_products
-from ortisan.codegen.ait.ops import AIT_OPS
+from ortisan.codegen.ait.prepare import arrange
 from ortisan.registry.builder import Builder
 from ortisan.registry.dims import symbol
 from ortisan.registry.dtypes import DType
@@ -41,7 +40,7 @@ def same(graph: Graph, changed: Graph, inputs: Any, limit: float = CLOSE) -> Non
 def composed(graph: Graph) -> Graph:
     dialect = to_dialect(graph)
     assert not dialect.refused
-    return set_barriers(join_products(fuse_chains(dialect.graph, AIT_OPS)))
+    return arrange(dialect.graph)
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

@@ -10,7 +10,7 @@ from ortisan.codegen.ait.adapter import run_worker
 from ortisan.codegen.ait.detect import find_aitemplate
 from ortisan.codegen.ait.dialect import to_dialect
 from ortisan.codegen.ait.ops import AIT_OPS
-from ortisan.codegen.ait.prepare import Prepared, prepare
+from ortisan.codegen.ait.prepare import Prepared, arrange, prepare
 from ortisan.codegen.ait.scalars import COMPOSITIONS, FUNCTIONS
 from ortisan.registry.ops import Arange, Elementwise, Full, Size
 from ortisan.registry.scalars import SCALARS
@@ -28,7 +28,7 @@ def test_the_graphs_use_every_op_that_aitemplate_has(dynamic: bool) -> None:
     graph, _ = join("every_op", list(every_op(dynamic=dynamic)))
     dialect = to_dialect(graph)
     assert not dialect.refused
-    used = {type(node.op) for node in dialect.graph.nodes}
+    used = {type(node.op) for graph in (dialect.graph, arrange(dialect.graph)) for node in graph.nodes}
     called = {op for op, row in AIT_OPS.items() if row.call is not None}
     ours = {op for op, row in AIT_OPS.items() if row.ours is not None}
     assert used >= (called | ours if dynamic else (called | ours) - NUMBERS), "what is fixed of these is a constant"
@@ -59,7 +59,15 @@ def test_aitemplate_generates_every_op_and_infers_our_shapes(generated: dict[str
     assert result["failures"] == []
     assert result["shapes"] == sum(len(call.results) for call in program.calls) >= len(GRAPHS)
     sources = {path.name.rpartition("_")[0] for path in folder.glob("*.cu")}
-    assert {"mem_eff_attention", "layernorm", "softmax", "fused_elementwise", "reduce_sum", "pad_last_dim"} <= sources
+    assert {
+        "own_attention",
+        "own_rotary",
+        "layernorm",
+        "softmax",
+        "fused_elementwise",
+        "reduce_sum",
+        "pad_last_dim",
+    } <= sources
     print(
         f"{kind}: {len(program.calls)} calls generated, {result['shapes']} shapes compared, {len(sources)} kinds of kernels"
     )

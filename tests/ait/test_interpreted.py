@@ -84,7 +84,7 @@ def test_what_the_passes_fuse_is_among_what_is_run(ops: tuple[list[Written], lis
     assert {
         "fused_elementwise",
         "gemm_rcr_bias",
-        "mem_eff_attention",
+        "own_attention",
         "bmm_rrr",
         "pad_last_dim",
         "group_layernorm",

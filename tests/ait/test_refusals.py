@@ -31,6 +31,7 @@ from ortisan.registry.ops import (
     DynamicSlice,
     Expand,
     Pool2d,
+    Resize2d,
 )
 from tests.ait.gpu_models import GpuModel, gpu_models, rules_only
 
@@ -62,11 +63,17 @@ REFUSED = {
     "groups": ("float32", (2, 8, 8, 4), lambda b, x: _convolved(b, x, 2), "2 groups wrongly"),
     "uneven pads": ("float32", (2, 8, 8, 4), lambda b, x: _convolved(b, x, pads=(1, 0, 0, 0)), "both sides alike"),
     "odd pools": ("float32", (2, 8, 8, 3), lambda b, x: b.add(Pool2d("max", (2, 2), (2, 2)), x), "even number of channels"),
-    "a past of any length": (
+    "pixels between others": (
         "float32",
-        (2, 4, S, 8),
-        lambda b, x: b.add(Attention(1.0, causal="lower_right"), b.add(DynamicSlice((0,) * 4, (2, 4, 3, 8), (1,) * 4), x), x, x),
-        "causal mask",
+        (1, 4, 4, 8),
+        lambda b, x: b.add(Resize2d("nearest", (12, 12), (None, None), "align_corners"), x),
+        "whole pixels that are repeated",
+    ),
+    "heads that are too large": (
+        "float32",
+        (2, 4, S, 1040),
+        lambda b, x: b.add(Attention(1.0, softcap=2.0), x, x, x),
+        "has heads of up to 1024, not 1040",
     ),
 }  # fmt: skip
 
@@ -139,15 +146,17 @@ def test_other_architectures_are_refused(text: str, why: str) -> None:
         parse_target(text)
 
 
-@pytest.mark.parametrize("options", [{"precision": "fp16"}, {"fast_math": True}, {"tf32": True}])
+@pytest.mark.parametrize("options", [{"fast_math": True}, {"tf32": True}])
 def test_gpu_options_are_not_for_cpus(model: GpuModel, options: dict[str, Any]) -> None:
     with pytest.raises(ortisan.OptionError, match="for GPU targets"):
         ortisan.compile(model.model, **options)
 
 
-def test_an_unknown_precision_is_refused(model: GpuModel) -> None:
-    with pytest.raises(ortisan.OptionError, match="'keep' or 'fp16'"):
+def test_other_precisions_are_refused(model: GpuModel) -> None:
+    with pytest.raises(ortisan.OptionError, match="'weights-bf16' or 'weights-int8', not 'int4'"):
         ortisan.compile(model.model, target="cuda:80", precision="int4")  # type: ignore[arg-type]
+    with pytest.raises(ortisan.OptionError, match="precision='bf16' is not for cuda:80, which takes keep, fp16"):
+        ortisan.compile(model.model, target="cuda:80", precision="bf16")
 
 
 def test_rocm_says_why_not(model: GpuModel) -> None:

@@ -55,7 +55,7 @@ def test_no_name_of_the_model_and_no_place_is_in_the_sources(plan: AitModel) -> 
 def test_inspect_says_how_attention_is_computed(inspection: Any) -> None:
     (op,) = inspection.to_json()["ops"]
     assert op["profiled"] is False
-    assert "2 x attention: two products and a softmax, keys padded to 56, boolean mask" in op["notes"]
+    assert "2 x attention: own kernel, boolean mask" in op["notes"]
     assert any("cutlass_tensorop" in note for note in op["notes"])
 
 

@@ -26,6 +26,12 @@ void every_tile(int64_t rows, int64_t K, const float* a, int64_t lda, const floa
   detail::add_tile<float>(rows, K, a, lda, b, ldb, sums, panel_width<float>, more);
   detail::add_panels<float>(rows, 2, K, a, lda, b, ldb, sums, more, {});
 }
+#if defined(__AVX512BF16__)
+void every_tile(int64_t rows, int64_t K, const bfloat16* a, int64_t lda, const bfloat16* b, int64_t ldb, float* sums, bool more) {
+  detail::add_tile<bfloat16>(rows, K, a, lda, b, ldb, sums, panel_width<bfloat16>, more);
+  detail::add_panels<bfloat16>(rows, 2, K, a, lda, b, ldb, sums, more, {});
+}
+#endif
 """
 FLAGS = ["-O3", "-std=gnu++17", *KERNEL_FLAGS]
 
@@ -48,6 +54,12 @@ TILES = {
     "x86-64-v3": Tile("x86-64-v3", r"TileAvx2::multiply<(\d+)l>\(", 6, 2, 8, "vfmadd231ps", r"%rsp"),
     "x86-64-v4": Tile("x86-64-v4", r"TileAvx512::multiply<(\d+)l, 1l>\(", 8, 1, 8, "vfmadd231ps", r"%rsp"),
     "x86-64-v4, two panels": Tile("x86-64-v4", r"TileAvx512::multiply<(\d+)l, 2l>\(", 8, 2, 8, "vfmadd231ps", r"%rsp"),
+    "x86-64-v4+bf16+vnni": Tile(
+        "x86-64-v4+bf16+vnni", r"TileAvx512Bf16::multiply<(\d+)l, 1l>\(", 8, 1, 8, "vdpbf16ps", r"%rsp"
+    ),
+    "x86-64-v4+bf16+vnni, two panels": Tile(
+        "x86-64-v4+bf16+vnni", r"TileAvx512Bf16::multiply<(\d+)l, 2l>\(", 8, 2, 8, "vdpbf16ps", r"%rsp"
+    ),
     "aarch64": Tile("aarch64", r"TileNeon::multiply<(\d+)l>\(", 6, 4, 4, "fmla", r"\bsp\b"),
 }
 

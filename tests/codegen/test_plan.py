@@ -12,8 +12,8 @@ import pytest
 import ortisan
 from ortisan.codegen.cpu.packing import pack, packed_bytes
 from ortisan.codegen.cpu.plan import GraphPlan, plan_graph
-from ortisan.codegen.cpu.strides import reshaped_strides
 from ortisan.codegen.render import cpp_string
+from ortisan.codegen.strides import reshaped_strides
 from ortisan.models import BertSize, bert
 from ortisan.pipeline.generate import render_sources
 from ortisan.registry.dtypes import DType

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import pytest
 
-from ortisan.codegen.cpu.isa import ISAS, cpu_features, find_isa, missing_features, native_isa, why_not_run
+from ortisan.codegen.cpu.isa import CPUS, ISAS, cpu_features, find_isa, missing_features, native_isa, why_not_run
 from ortisan.codegen.tools import toolchain
 from ortisan.codegen.tools.toolchain import find_cmake, find_compiler, find_ninja, run_tool, tool_version
 from ortisan.errors import OptionError, ToolchainError
@@ -183,7 +183,7 @@ def test_a_tool_that_can_not_start_is_a_toolchain_error(tmp_path: Path) -> None:
         run_tool([str(tmp_path / "none")], log=tmp_path / "log")
 
 
-@pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4+vnni", "x86-64-v4+bf16+vnni"])
 def test_native_is_the_best_level_that_the_cpu_has(level: str) -> None:
     assert native_isa("x86_64", frozenset(ISAS[level].features)) == ISAS[level]
 
@@ -200,8 +200,16 @@ def test_native_of_other_machines() -> None:
 
 
 def test_an_unknown_target_lists_the_known_ones() -> None:
-    with pytest.raises(OptionError, match=r"no CPU target 'avx2'.*x86-64-v2, x86-64-v3, x86-64-v4, aarch64"):
+    with pytest.raises(
+        OptionError,
+        match=r"no CPU target 'avx2'.*x86-64-v2, x86-64-v3, x86-64-v4, x86-64-v4\+vnni, x86-64-v4\+bf16\+vnni, aarch64 and",
+    ):
         find_isa("avx2")
+
+
+def test_a_kind_of_cpu_names_its_level() -> None:
+    assert find_isa("zen4") is find_isa("sapphirerapids") is ISAS["x86-64-v4+bf16+vnni"]
+    assert set(CPUS.values()) <= set(ISAS)
 
 
 def test_features_are_read_from_either_kind_of_cpuinfo() -> None:

@@ -12,7 +12,7 @@ import ortisan
 from ortisan.codegen.cpu.find_views import find_views
 from ortisan.codegen.cpu.fuse import fuse
 from ortisan.codegen.cpu.plan import GraphPlan
-from ortisan.codegen.cpu.strides import line_length, walk
+from ortisan.codegen.strides import line_length, walk
 from ortisan.registry.dims import symbol
 from tests.models.text import text_model
 

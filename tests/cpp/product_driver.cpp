@@ -13,11 +13,11 @@ int64_t packed_size(int64_t K, int64_t N) {
 }
 
 // out[M, N] = a[M, K] (rows lda apart) * b + bias[N]; b is packed here from its strides. Returns the rows' panels in `packed`.
-template <class T>
+template <class T, class W = T>
 void gemm(int64_t M, int64_t N, int64_t K, const void* a, int64_t lda, const void* b, int64_t stride_k,
           int64_t stride_n, const void* bias, void* packed, void* out, const Blocking& blocking) {
   TestContext c;
-  pack_b(c, K, N, static_cast<const T*>(b), stride_k, stride_n, static_cast<T*>(packed));
+  pack_b(c, K, N, static_cast<const W*>(b), stride_k, stride_n, static_cast<W*>(packed));
   const T* offset = static_cast<const T*>(bias);
   T* to = static_cast<T*>(out);
   const auto epilogue = [=](int64_t row, int64_t rows, int64_t col, const compute_t<T>* sums, int64_t width,
@@ -28,8 +28,27 @@ void gemm(int64_t M, int64_t N, int64_t K, const void* a, int64_t lda, const voi
       }
     }
   };
-  gemm_packed<T>(c, M, K, static_cast<const T*>(a), lda, blocking,
-                 Product(N, static_cast<const T*>(packed), epilogue, [](int64_t, int64_t) {}));
+  gemm_packed<T, W>(c, M, K, static_cast<const T*>(a), lda, blocking,
+                    Product(N, static_cast<const W*>(packed), epilogue, [](int64_t, int64_t) {}));
+}
+
+// out[M, N] = min(max(a[M, K] * b + bias[N], low), high), by tiles that write it themselves or through the sums.
+EXPORT void gemm_clamped(int64_t M, int64_t N, int64_t K, const float* a, const float* b, const float* bias, float low,
+                         float high, int64_t by_tiles, int64_t depth, float* packed, float* out) {
+  TestContext c;
+  pack_b(c, K, N, b, N, 1, packed);
+  const Blocking blocking = {depth, 40, 100, true};
+  const Clamped<float> clamped = {{bias, low, high}, out, N};
+  const auto prefetch = [](int64_t, int64_t) {};
+  if (by_tiles != 0) return gemm_packed<float>(c, M, K, a, K, blocking, Product(N, packed, clamped, prefetch));
+  const auto epilogue = [=](int64_t row, int64_t rows, int64_t col, const float* sums, int64_t width, int64_t n) {
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < n; ++j) {
+        out[(row + i) * N + col + j] = fn::clamp(fn::add(sums[i * width + j], bias[col + j]), low, high);
+      }
+    }
+  };
+  gemm_packed<float>(c, M, K, a, K, blocking, Product(N, packed, epilogue, prefetch));
 }
 
 template <class F>
@@ -79,6 +98,14 @@ EXPORT int gemm_array(const char* type, int64_t M, int64_t N, int64_t K, const v
   const Blocking blocking = {depth, band, work, prefetch != 0};
   return with_type(
       type, [&](auto t) { gemm<decltype(t)>(M, N, K, a, lda, b, stride_k, stride_n, bias, packed, out, blocking); });
+}
+
+// The same with b of bfloat16 and all others of float.
+EXPORT void gemm_widening(int64_t M, int64_t N, int64_t K, const void* a, int64_t lda, const void* b, int64_t stride_k,
+                          int64_t stride_n, const void* bias, void* packed, void* out, int64_t depth, int64_t band,
+                          int64_t work, int64_t prefetch) {
+  const Blocking blocking = {depth, band, work, prefetch != 0};
+  gemm<float, bfloat16>(M, N, K, a, lda, b, stride_k, stride_n, bias, packed, out, blocking);
 }
 
 EXPORT void bmm_float(int64_t batch, int64_t M, int64_t N, int64_t K, const float* a, const float* b, float* packed,

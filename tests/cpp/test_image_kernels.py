@@ -62,12 +62,18 @@ def convolve(
     lib: ctypes.CDLL, size: Size, x: np.ndarray, w: np.ndarray, *, band: int = 128, work: int = 100, wave: int = 2
 ) -> np.ndarray:
     shape = size.op.reference([x, w], NO_DIMS)[0].shape
-    sizes = (*x.shape, *shape[1:], *size.window, *size.op.strides, *size.op.pads[:2], *size.op.dilations, size.op.group)
+    sizes = _numbers(size, x, shape)
     out = np.full(shape, 99, np.float32)
     workspace = np.full(wave * winograd_band(size.channels) if size.kernel == "winograd2d" else 1, 99, np.float32)
     given = np.array(sizes, np.int64), x, packed(size, w), band, work, wave, workspace, out
     assert call(lib.convolve, size.kernel.encode(), *given) == 1
     return out
+
+
+def _numbers(size: Size, x: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The fields of ConvShape."""
+    op = size.op
+    return (*x.shape, *shape[1:], *size.window, *op.strides, *op.pads[:2], *op.dilations, op.group)
 
 
 def around(rows: int, columns: int) -> tuple[int, int, int, int]:
@@ -164,6 +170,21 @@ def test_an_image_does_not_depend_on_the_batch_nor_on_how_work_is_cut(size: Size
     assert convolve(driver, size, x, w, band=7, work=10**9, wave=50).tobytes() == whole.tobytes()
     for index in range(size.images):
         assert convolve(driver, size, x[index : index + 1], w).tobytes() == whole[index].tobytes()
+
+
+@pytest.mark.parametrize("size", [s for s in SIZES if s.kernel in ("conv2d", "depthwise2d")][::3], ids=str)
+def test_a_clamp_by_the_kernel_is_that_of_its_epilogue(size: Size, lib: ctypes.CDLL) -> None:
+    x, w = size.tensors()
+    bias = np.random.default_rng(0).standard_normal(size.filters).astype(np.float32)
+    (sums,) = size.op.reference([x, w], NO_DIMS)
+    sizes = np.array(_numbers(size, x, sums.shape), np.int64)
+    found = []
+    for by_kernel in (0, 1):
+        out = np.full(sums.shape, 99, np.float32)
+        assert call(lib.convolve_clamped, size.kernel.encode(), sizes, x, packed(size, w), bias, by_kernel, out) == 1
+        found.append(out)
+    assert found[0].tobytes() == found[1].tobytes()
+    np.testing.assert_allclose(found[0], np.clip(sums + bias, 0, 6), rtol=1e-4, atol=1e-4)
 
 
 POOLS = [

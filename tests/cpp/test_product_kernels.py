@@ -30,20 +30,41 @@ Blocking = tuple[int, int, int, int]  # depth, band, work and prefetch, as in ge
 def gemm(
     lib: ctypes.CDLL, a: np.ndarray, b: np.ndarray, bias: np.ndarray, blocking: Blocking = (768, 128, 100000, 1)
 ) -> np.ndarray:
-    """a @ b + bias; rows of a and both axes of b may be strided."""
-    (rows, depth), columns, size = a.shape, b.shape[1], a.dtype.itemsize
-    name = str(a.dtype).encode()
-    packed = np.full(call(lib.packed_count, name, depth, columns), 99).astype(a.dtype)
+    """a @ b + bias; rows of a and both axes of b may be strided, and b may be bfloat16 with the rest float32."""
+    (rows, depth), columns = a.shape, b.shape[1]
+    name = str(b.dtype).encode()
+    packed = np.full(call(lib.packed_count, name, depth, columns), 99).astype(b.dtype)
     out = np.full((rows, columns), 99).astype(a.dtype)
-    strides = (b.strides[0] // size, b.strides[1] // size)
-    sizes = rows, columns, depth, a, a.strides[0] // size if rows else 0, b, *strides, bias, packed, out, *blocking
-    assert call(lib.gemm_array, name, *sizes) == 1
-    width = 8 if a.dtype == np.float64 else 16
-    panels = np.zeros((depth, -(-columns // width) * width), a.dtype)
-    panels[:, :columns] = b
-    expected = panels.reshape(depth, -(-columns // width), width).transpose(1, 0, 2).ravel()
-    np.testing.assert_array_equal(packed.astype(np.float64), expected.astype(np.float64))
+    strides = (stride // b.itemsize for stride in b.strides)
+    sizes = (
+        rows,
+        columns,
+        depth,
+        a,
+        a.strides[0] // a.itemsize if rows else 0,
+        b,
+        *strides,
+        bias,
+        packed,
+        out,
+        *blocking,
+    )
+    if a.dtype == b.dtype:
+        assert call(lib.gemm_array, name, *sizes) == 1
+    else:
+        call(lib.gemm_widening, *sizes)
+    np.testing.assert_array_equal(packed.astype(np.float64), panels_of(b).astype(np.float64))
     return out
+
+
+def panels_of(b: np.ndarray) -> np.ndarray:
+    """b as it is packed: panels of columns, in bfloat16 with pairs of k for numbers."""
+    depth, columns = b.shape
+    width = 8 if b.dtype == np.float64 else 16
+    pair = 2 if b.dtype == ml_dtypes.bfloat16 else 1
+    wide = np.zeros((-(-depth // pair) * pair, -(-columns // width) * width), b.dtype)
+    wide[:depth, :columns] = b
+    return wide.reshape(wide.shape[0] // pair, pair, wide.shape[1] // width, width).transpose(2, 0, 3, 1).ravel()
 
 
 SIZES = [(1, 1, 1), (2, 16, 3), (3, 15, 7), (5, 17, 64), (6, 32, 65), (7, 33, 1), (11, 48, 255), (13, 5, 257),
@@ -62,6 +83,25 @@ def test_gemm(dtype: str, size: tuple[int, int, int], lib: ctypes.CDLL) -> None:
     summed = (np.abs(wide_a) @ np.abs(wide_b)) * (K + 2) * min(EPSILON[dtype], 2.0**-24)
     tolerance = summed + (np.abs(expected) + 1) * EPSILON[dtype] * 2
     assert (np.abs(gemm(lib, a, b, bias).astype(np.float64) - expected) <= tolerance).all()
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_gemm_of_narrow_weights(size: tuple[int, int, int], lib: ctypes.CDLL) -> None:
+    """float32 times bfloat16: as exact as float32 times the same numbers in float32."""
+    M, N, K = size
+    a = RNG.standard_normal((M, K + 3)).astype(np.float32)[:, :K]
+    b, bias = RNG.standard_normal((K, N)).astype(ml_dtypes.bfloat16), RNG.standard_normal(N).astype(np.float32)
+    np.testing.assert_array_equal(gemm(lib, a, b, bias), gemm(lib, a, b.astype(np.float32), bias))
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_what_follows_a_row_of_pairs_is_not_read(number: float, lib: ctypes.CDLL) -> None:
+    """The last k of an odd number is no pair with what is behind it."""
+    wide = np.full((9, 8), number).astype(ml_dtypes.bfloat16)
+    a, b = wide[:, :7], np.ones((7, 40)).astype(ml_dtypes.bfloat16)
+    a[:] = 1
+    for rows in (1, 2, 9):
+        assert (gemm(lib, a[:rows], b, np.zeros(40).astype(b.dtype)).astype(np.float32) == 7).all()
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "uint64"])
@@ -123,3 +163,27 @@ def test_batched_product(size: tuple[int, int, int, int], lib: ctypes.CDLL) -> N
     )
     call(lib.bmm_float, batch, M, N, K, a, b, packed, out)
     np.testing.assert_array_equal(out, a @ b)
+
+
+@pytest.mark.parametrize("N", [1, 7, 8, 9, 16, 24, 25, 32, 48, 70])
+@pytest.mark.parametrize("bounds", [(0.0, 6.0), (-np.inf, np.inf), (0.0, np.inf), (np.nan, 1.0)], ids=str)
+def test_clamped_sums_are_the_same_by_tiles(N: int, bounds: tuple[float, float], lib: ctypes.CDLL) -> None:
+    """In registers or through memory, half a panel or a whole one, one block of k or several."""
+    rng = np.random.default_rng(N)
+    for M, K in ((1, 1), (5, 3), (9, 16), (43, 40), (100, 130)):
+        a, b = rng.standard_normal((M, K)).astype(np.float32), rng.standard_normal((K, N)).astype(np.float32)
+        a[0, 0] = np.nan
+        bias = rng.standard_normal(N).astype(np.float32)
+        low, high = (ctypes.c_float(bound) for bound in bounds)
+        found = []
+        for by_tiles, depth in ((0, 64), (1, 64), (1, 512)):
+            packed = np.full(call(lib.packed_count, b"float32", K, N), 99, np.float32)
+            out = np.full((M, N), 99, np.float32)
+            call(lib.gemm_clamped, M, N, K, a, b, bias, low, high, by_tiles, depth, packed, out)
+            found.append(out)
+        assert found[0].tobytes() == found[1].tobytes() == found[2].tobytes()
+        with np.errstate(invalid="ignore"):
+            total = a.astype(np.float64) @ b + bias
+            raised = np.where(total < bounds[0], bounds[0], total)
+            expected = np.where(raised > bounds[1], bounds[1], raised)
+        np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-5)

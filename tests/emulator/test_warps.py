@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
-from ortisan.emulator import Device
-from tests.emulator.ptx import Array, integers, run
+from ortisan.emulator import Device, translate
+from ortisan.errors import EmulationError
+from tests.emulator.ptx import Array, fresh, integers, module, run
 
 pytestmark = pytest.mark.build
 
@@ -163,3 +166,59 @@ $wait: ld.acquire.gpu.global.u32 %r1, [%d1]; setp.ne.u32 %p1, %r1, %r0; @%p1 bra
  mad.wide.u32 %d2, %r0, 4, %d2; st.global.u32 [%d2], %r1; add.u32 %r1, %r1, 1; st.release.gpu.global.u32 [%d1], %r1; ret;"""
     run(device, ["u64 flag", "u64 out"], text, flag, out, grid=(16,), block=(1,))
     np.testing.assert_array_equal(out, np.arange(16))
+
+
+def test_each_kernel_is_counted(device: Device) -> None:
+    """Launches, blocks and bytes, in the order of first launches."""
+    names = [fresh("first"), fresh("second")]
+    body = "mov.u32 %r0, %tid.x; ld.param.u64 %d1, [out]; mad.wide.u32 %d1, %r0, 4, %d1; ld.global.u32 %r1, [%d1]; "
+    for name in names:
+        device.load(module(name, ["u64 out"], body + "add.u32 %r1, %r1, 1; st.global.u32 [%d1], %r1; ret;"))
+    out = np.zeros(32, "u4")
+    device.reset_counters()
+    for name, grid, threads in ((names[1], 3, 32), (names[0], 1, 8), (names[1], 2, 16)):
+        device.launch(name, (grid,), (threads,), out)
+    counted = device.kernel_counters()
+    assert list(counted) == [names[1], names[0]]
+    first, second = (counters for _, counters in counted.values())
+    assert (first.launches, first.blocks, first.global_load_bytes) == (2, 5, 4 * (3 * 32 + 2 * 16))
+    assert (second.launches, second.blocks, second.global_store_bytes) == (1, 1, 4 * 8)
+    total = device.counters()
+    assert total.instructions == first.instructions + second.instructions
+    assert total.launches == 3
+    device.reset_counters()
+    assert device.kernel_counters() == {}
+
+
+def test_programs_take_turns(device: Device) -> None:
+    """Two libraries have kernels of one name."""
+    name = fresh("kernel")
+    add = "ld.param.u64 %d1, [out]; ld.global.u32 %r1, [%d1]; add.u32 %r1, %r1, {}; st.global.u32 [%d1], %r1; ret;"
+    ones, tens = ((translate(module(name, ["u64 out"], add.format(number))),) for number in (1, 10))
+    out = np.zeros(1, "u4")
+    for programs in (ones, tens, tens, ones):
+        device.use(programs)
+        device.launch(name, (1,), (1,), out)
+    assert out[0] == 22
+    device.forget()
+    with pytest.raises(EmulationError, match=f"no program has the kernel {name}"):
+        device.launch(name, (1,), (1,), out)
+
+
+@pytest.mark.parametrize(
+    "name, short",
+    [
+        ("_Z4normPfi", "norm"),
+        ("_Z4rowsIfLi4EEvPT_", "rows<float>"),
+        ("_ZN7cutlass6KernelIN2ns9UniversalI1A1BEEEEvNT_6ParamsE", "cutlass::Kernel<Universal>"),
+        ("_ZN7cutlass7Kernel2INS_4gemm6kernel5FusedIS7_EEEvNT_6ParamsE", "cutlass::Kernel2<Fused>"),
+        ("_ZN12_GLOBAL__N_16gatherILi4EEEvPl", "(anonymous namespace)::gather<4>"),
+    ],
+)
+def test_kernels_have_short_names(name: str, short: str, device: Device) -> None:
+    """In counters and in what faults say."""
+    device.load(module(name, ["u64 out"], "ld.param.u64 %d1, [out]; st.global.u32 [%d1], 1; ret;"))
+    device.reset_counters()
+    with pytest.raises(EmulationError, match=f"^{re.escape(short)}, line"):
+        device.launch(name, (1,), (1,), np.uint64(8))
+    assert device.kernel_counters()[name][0] == short

@@ -14,6 +14,7 @@ import pytest
 import ortisan
 from ortisan.codegen.cpu.build import build_library
 from ortisan.codegen.cpu.loops.boxes import COPY
+from ortisan.models import DiffusionSize, diffusion_unet
 from ortisan.pipeline.generate import render_sources
 from tests.models.images import small_networks
 from tests.models.text import run_ort, text_model
@@ -139,6 +140,17 @@ def test_the_networks_of_the_package_compile_but_for_the_choice_of_boxes(name: s
     shape = [dim.dim_value or 2 for dim in pixels.type.tensor_type.shape.dim]
     found = ort.InferenceSession(model.SerializeToString()).run(None, {pixels.name: image(*shape)})
     assert all(np.isfinite(array).all() and array.std() > 0.01 for array in found)
+
+
+def test_the_unet_of_stable_diffusion_is_one_subgraph_without_copies() -> None:
+    size = DiffusionSize(width=32, levels=(1, 2), layers=1, heads=2, groups=8, states=48, tokens=9)
+    model = ir.to_proto(diffusion_unet(size))
+    onnx.checker.check_model(model, full_check=True)
+    compiled = ortisan.compile(model, whole_graph=True)
+    names = Counter(node.op.name for node in compiled.graphs[0].nodes)
+    assert (names["group_norm"], names["attention"], names["layernorm"]) == (21, 8, 12)
+    # What comes in and goes out; the sines and cosines of the time, and what is joined on the way up.
+    assert copies(compiled) == {"permute": 2, "concatenate": 5}
 
 
 @pytest.mark.build

@@ -24,8 +24,13 @@ from ortisan.codegen.tools.binding import import_binding
 from ortisan.registry.dtypes import DType
 from tests.tolerances import APPROXIMATE_BY_DTYPE
 
+# ONNX Runtime gives other results too: it divides by the whole size, the expected outputs by 0.6 times the old one.
+NOT_ONNX_RUNTIMES = (
+    "test_resize_downsample_scales_linear_align_corners",
+    "test_resize_downsample_scales_cubic_align_corners",
+)
 # One rounding of the type, a few times over: the expected outputs of expanded functions are rounded at every step.
-EXPECTED_TO_COMPILE = 970
+EXPECTED_TO_COMPILE = 1100
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +47,7 @@ def node_tests() -> tuple[NodeTest, ...]:
     found = []
     for test in load_model_tests(kind="node"):
         inputs, outputs = test.data_sets[0]
-        if not all(isinstance(x, np.ndarray) for x in (*inputs, *outputs)):
+        if test.name in NOT_ONNX_RUNTIMES or not all(isinstance(x, np.ndarray) for x in (*inputs, *outputs)):
             continue
         feeds = {value.name: x for value, x in zip(test.model.graph.input, inputs, strict=False)}
         for model in (test.model, with_constants(test.model, feeds)):
@@ -58,13 +63,19 @@ def node_tests() -> tuple[NodeTest, ...]:
     return tuple(found)
 
 
+CONSTANTS = {"Resize": ("roi", "scales"), "Upsample": ("scales",), "ConvTranspose": ("W",)}
+"""Floats that real models have as initializers, too."""
+
+
 def with_constants(model: onnx.ModelProto, feeds: dict[str, Any]) -> onnx.ModelProto:
     """Small integer inputs (axes, shapes, ranges) as initializers, as real models have them."""
+    floats = {name for node in model.graph.node for name in CONSTANTS.get(node.op_type, ())}
     result = onnx.ModelProto()
     result.CopyFrom(model)
     for value in model.graph.input:
         x = feeds.get(value.name)
-        if x is not None and (x.ndim == 0 or (x.dtype.kind in "iub" and x.ndim == 1 and x.size <= 16)):
+        whole = x is not None and x.dtype.kind in "iub" and x.ndim == 1 and x.size <= 16
+        if x is not None and (x.ndim == 0 or whole or value.name in floats):
             result.graph.initializer.append(numpy_helper.from_array(x, value.name))
             result.graph.input.remove(next(v for v in result.graph.input if v.name == value.name))
     return result

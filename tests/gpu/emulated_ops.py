@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper
 
 from ortisan.checks.isolated import Isolated
 from ortisan.checks.session import SessionSpec
+from ortisan.checks.work import KernelWork
 from ortisan.codegen.ait.adapter import Adapter, AitSettings
 from ortisan.codegen.ait.backend import CudaBackend
 from ortisan.codegen.ait.detect import find_aitemplate
@@ -56,6 +57,11 @@ class EmulatedOps:
     def run(self, name: str, inputs: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
         feeds = {value.name: array for value, array in zip(self.models[name].graph.inputs, inputs, strict=True)}
         return self._emulator.run(self._sessions[name], feeds).outputs
+
+    @property
+    def kernels(self) -> tuple[KernelWork, ...]:
+        """What the last run launched."""
+        return self._emulator.work()
 
 
 def _model(graph: Graph, settings: AitSettings) -> AitModel:

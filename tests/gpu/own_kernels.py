@@ -11,11 +11,9 @@ import numpy as np
 
 from ortisan.codegen.ait.build import host_program
 from ortisan.codegen.ait.dialect import to_dialect
-from ortisan.codegen.ait.fuse_chains import fuse_chains
 from ortisan.codegen.ait.library import kernel_headers
-from ortisan.codegen.ait.ops import AIT_OPS
 from ortisan.codegen.ait.own import NAME, OwnKernel
-from ortisan.codegen.ait.prepare import ROWS
+from ortisan.codegen.ait.prepare import ROWS, arrange
 from ortisan.codegen.render import plain_files, read_header
 from ortisan.codegen.tools.cmake import Project, build_project, library_file
 from ortisan.codegen.tools.cuda import find_cuda
@@ -36,6 +34,7 @@ file(GLOB runtime ${CMAKE_CURRENT_SOURCE_DIR}/runtime/*.cpp)
 add_library(ortisan_cuda SHARED ${runtime})
 target_include_directories(ortisan_cuda PRIVATE runtime ${CUDAToolkit_INCLUDE_DIRS})
 target_compile_features(ortisan_cuda PRIVATE cxx_std_17)
+target_link_options(ortisan_cuda PRIVATE LINKER:--version-script=${CMAKE_CURRENT_SOURCE_DIR}/runtime/runtime.map)
 add_library(own_kernels MODULE kernels.cu)
 target_compile_features(own_kernels PRIVATE cuda_std_17)
 target_compile_options(own_kernels PRIVATE --expt-relaxed-constexpr)
@@ -119,7 +118,7 @@ class OwnKernels:
 def _ours(graph: Graph) -> Graph:
     dialect = to_dialect(graph)
     assert not dialect.refused, dialect.refused
-    return fuse_chains(dialect.graph, AIT_OPS)
+    return arrange(dialect.graph)
 
 
 def _kernel(graph: Graph, node: Node) -> OwnKernel | None:

@@ -12,9 +12,10 @@ import onnxruntime as ort
 import pytest
 
 from ortisan.codegen.ait.model import AitInstall
-from ortisan.models import BertSize, Gpt2Size, bert, gpt2
+from ortisan.models import BertSize, Gpt2Size, bert, gpt2, resnet
 from tests.ait.gpu_models import gpu_models
 from tests.gpu.twin import Bounds, open_twin
+from tests.models.diffusion import diffusion
 from tests.models.zoo import FAMILIES, Sizes
 
 pytestmark = [pytest.mark.aitemplate, pytest.mark.nvcc, pytest.mark.build, pytest.mark.slow]
@@ -88,6 +89,23 @@ def test_a_resnet_block(ait_install: AitInstall, tmp_path: Path) -> None:
         assert session.run(None, feeds)[0].shape == (len(feeds["image"]), 10)
 
 
+def test_a_narrow_resnet_50(ait_install: AitInstall, tmp_path: Path) -> None:
+    twin = open_twin(resnet(50, image=32, width=8, classes=10), {"batch": (1, 4)}, ait_install, tmp_path)
+    for batch in (1, 3):
+        images = np.zeros((batch, 3, 32, 32), np.float32)
+        assert twin.session.run(None, {"pixel_values": images})[0].shape == (batch, 10)
+    assert twin.stand_in.refusals == (0, "")
+
+
+def test_a_block_of_a_diffusion_model(ait_install: AitInstall, tmp_path: Path) -> None:
+    twin = open_twin(diffusion(), {"batch": (1, 2), "tokens": (1, 16)}, ait_install, tmp_path)
+    for batch, tokens in ((1, 7), (2, 16)):
+        shapes = {"sample": (4, 8, 8), "time": (32,), "text": (tokens, 24)}
+        feeds = {name: np.ones((batch, *shape), np.float32) for name, shape in shapes.items()}
+        assert twin.session.run(None, feeds)[0].shape == (batch, 4, 8, 8)
+    assert twin.stand_in.refusals == (0, "")
+
+
 def test_two_layers_of_gpt2_with_caches_in_place(ait_install: AitInstall, tmp_path: Path) -> None:
     """ONNX Runtime writes the caches."""
     dims: Bounds = {"batch": (1, 8), "sequence": (1, 16), "cache_capacity": 64, "total_sequence": (1, 64)}
@@ -101,7 +119,7 @@ def test_two_layers_of_gpt2_with_caches_in_place(ait_install: AitInstall, tmp_pa
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("name", ["t5 encoder", "t5 decoder", "vit"])
+@pytest.mark.parametrize("name", ["t5 encoder", "t5 decoder", "vit", "electra"])
 def test_two_layers_of_other_transformers(name: str, ait_install: AitInstall, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("transformers")

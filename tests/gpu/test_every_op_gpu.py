@@ -6,8 +6,9 @@ among them. The first test compiles a few of the ops, the others all of them (ma
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +18,12 @@ from ortisan.codegen.ait.adapter import AitSettings
 from ortisan.registry.dtypes import DType
 from ortisan.registry.evaluate import evaluate_graph
 from ortisan.registry.graph import Graph
+from ortisan.runtime.engine import RunFailed
 from tests.ait.every_op import FLOAT_FUNCTIONS, SIZES, every_op, functions, sized_arrays
 from tests.ait.interpreted import difference
 from tests.ait.op_cases import Written, fixed, join
 from tests.gpu.emulated_ops import EmulatedOps
+from tests.gpu.own_process import in_own_process
 from tests.tolerances import APPROXIMATE, HALF, HALF_SUMS
 
 pytestmark = [pytest.mark.aitemplate, pytest.mark.nvcc, pytest.mark.build]
@@ -73,51 +76,79 @@ def joined(name: str, cases: Sequence[Written]) -> Graph:
     return replace(graph, output_names=tuple(f"y{index}" for index in range(len(graph.outputs))))
 
 
-def check(ops: EmulatedOps, name: str, cases: Sequence[Written], tolerance: float) -> None:
-    graph = ops.models[name].graph
-    owners = [case.name for case in cases for _ in case.graph.outputs]
-    errors = dict.fromkeys(owners, 0.0)
-    every_size = (SIZES, *OTHER_SIZES) if graph.symbols else (SIZES,)
-    for sizes in every_size:
-        inputs = sized_arrays(graph, sizes)
-        wanted = evaluate_graph(graph, inputs)
-        for owner, have, want in zip(owners, ops.run(name, inputs), wanted, strict=True):
-            errors[owner] = max(errors[owner], difference(have, want, f"{owner} at {sizes}"))
-    print(
-        f"{name}: {ops.models[name].kernels} kernels, {len(owners)} outputs, {len(every_size)} sizes, errors {errors}"
-    )
-    assert {owner: error for owner, error in errors.items() if error > tolerance} == {}
+@dataclass(frozen=True)
+class Found:
+    kernels: int
+    """Sources that nvcc compiled."""
+    launched: int
+    """Kernels that ran."""
+    sizes: int
+    errors: dict[str, float]
+    """The largest of each op, over all sizes, of its largest element."""
 
 
-@pytest.fixture(scope="module")
-def few(tmp_path_factory: pytest.TempPathFactory) -> tuple[EmulatedOps, list[Written]]:
-    cases = [case for case in every_op(dynamic=True) if case.name in FEW]
-    folder = tmp_path_factory.mktemp("few")
-    return EmulatedOps({"few": (joined("few", cases), AitSettings("80"))}, folder), cases
+def run_ops(taken: str, variant: str) -> Found:
+    """Runs the ops of a family, or a few, each against its numpy reference, at all sizes."""
+    chosen = few() if taken == "few" else cases(taken, dynamic=variant != "fixed")
+    settings, _ = VARIANTS[variant]
+    name = f"{taken}_{variant}"
+    graph = joined(name, chosen)
+    with tempfile.TemporaryDirectory() as folder:
+        ops = EmulatedOps({name: (graph, settings)}, Path(folder))
+        graph = ops.models[name].graph
+        owners = [case.name for case in chosen for _ in case.graph.outputs]
+        errors = dict.fromkeys(owners, 0.0)
+        every_size = (SIZES, *OTHER_SIZES) if graph.symbols else (SIZES,)
+        launched: set[str] = set()
+        for sizes in every_size:
+            inputs = sized_arrays(graph, sizes)
+            wanted = evaluate_graph(graph, inputs)
+            made = ops.run(name, inputs)
+            launched |= {kernel.symbol for kernel in ops.kernels}
+            for owner, have, want in zip(owners, made, wanted, strict=True):
+                errors[owner] = max(errors[owner], difference(have, want, f"{owner} at {sizes}"))
+        return Found(ops.models[name].kernels, len(launched), len(every_size), errors)
 
 
-def test_a_few_ops(few: tuple[EmulatedOps, list[Written]]) -> None:
-    ops, cases = few
-    check(ops, "few", cases, APPROXIMATE)
+def few() -> list[Written]:
+    return [case for case in every_op(dynamic=True) if case.name in FEW]
 
 
-def test_an_index_out_of_range_is_a_status(few: tuple[EmulatedOps, list[Written]]) -> None:
+def check(taken: str, variant: str) -> None:
+    found = in_own_process(run_ops, taken, variant)
+    print(f"{taken}, {variant}: {found}")
+    assert {op: error for op, error in found.errors.items() if error > VARIANTS[variant][1]} == {}
+
+
+def test_a_few_ops() -> None:
+    check("few", "dynamic")
+
+
+def out_of_range() -> tuple[str, float]:
+    """What a run with a wrong index says, and the largest error of the run after it."""
+    with tempfile.TemporaryDirectory() as folder:
+        ops = EmulatedOps({"few": (joined("few", few()), AitSettings("80"))}, Path(folder))
+        graph = ops.models["few"].graph
+        inputs = sized_arrays(graph, SIZES)
+        places = [place for place, value in enumerate(graph.inputs) if value.dtype is DType.INT64]
+        wrong = [np.full_like(array, 8) if place == places[0] else array for place, array in enumerate(inputs)]
+        said = ""
+        try:
+            ops.run("few", wrong)
+        except RunFailed as failed:
+            said = str(failed)
+        pairs = zip(ops.run("few", inputs), evaluate_graph(graph, inputs), strict=True)
+        return said, max(difference(have, want, "the run after") for have, want in pairs)
+
+
+def test_an_index_out_of_range_is_a_status() -> None:
     """It names the node, and the run after it is as ever."""
-    ops, _ = few
-    graph = ops.models["few"].graph
-    inputs = sized_arrays(graph, SIZES)
-    places = [place for place, value in enumerate(graph.inputs) if value.dtype is DType.INT64]
-    wrong = [np.full_like(array, 8) if place == places[0] else array for place, array in enumerate(inputs)]
-    with pytest.raises(Exception, match="an index of node 'index_select_run_time' is out of range"):
-        ops.run("few", wrong)
-    for have, want in zip(ops.run("few", inputs), evaluate_graph(graph, inputs), strict=True):
-        assert difference(have, want, "the run after") <= APPROXIMATE
+    said, error = in_own_process(out_of_range)
+    assert "an index of node 'index_select_run_time' is out of range" in said
+    assert error <= APPROXIMATE
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family, variant", ALL)
-def test_every_op(family: str, variant: str, tmp_path: Path) -> None:
-    settings, tolerance = VARIANTS[variant]
-    taken = cases(family, dynamic=variant != "fixed")
-    name = f"{family}_{variant}"
-    check(EmulatedOps({name: (joined(name, taken), settings)}, tmp_path), name, taken, tolerance)
+def test_every_op(family: str, variant: str) -> None:
+    check(family, variant)

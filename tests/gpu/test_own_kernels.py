@@ -13,16 +13,28 @@ from ortisan.registry.dims import Dim, symbol
 from ortisan.registry.dtypes import DType
 from ortisan.registry.evaluate import evaluate_graph
 from ortisan.registry.graph import Graph, TensorType, Value
-from ortisan.registry.ops import ArgReduce, CacheWrite, CumSum, Gather, GatherNd, IndexSelect, Reduce, Softmax
+from ortisan.registry.ops import (
+    ArgReduce,
+    Attention,
+    CacheWrite,
+    Concatenate,
+    CumSum,
+    Gather,
+    GatherNd,
+    IndexSelect,
+    Reduce,
+    Softmax,
+    Split,
+)
 from tests.ait.every_op import SIZES, every_op, sized_arrays
 from tests.ait.interpreted import difference
 from tests.gpu.own_kernels import OwnKernels
-from tests.tolerances import APPROXIMATE, HALF
+from tests.tolerances import APPROXIMATE, HALF, HALF_SOFTMAX
 
 pytestmark = [pytest.mark.nvcc, pytest.mark.build]
 
-STARTS = ("cache_in_place", "chain", "gather_run_time", "index_select_run_time", "reduce_", "rms_norm", "rotary")
-STARTS += ("softmax_dynamic", "trilu")
+STARTS = ("attention", "cache_in_place", "chain", "gather_run_time", "group_norm", "index_select_run_time", "reduce_")
+STARTS += ("rms_norm", "rotary", "softmax_dynamic", "trilu")
 OTHER_SIZES = ({"b": 1, "s": 1, "p": 0}, {"b": 3, "s": 7, "p": 1}, {"b": 4, "s": 8, "p": 8})
 N, M = symbol("n"), symbol("m")
 
@@ -63,6 +75,20 @@ _WRAPPING = (
 _SPECIAL = ("ISNAN", "ABS", "NEG", "ROUND", "FLOOR", "CEIL", "RELU", "SIGN", "ERF", "SINH", "ATAN", "ASINH")
 _COMPARED = ("MAX", "MIN", "EQ", "GT", "GE", "LT", "LE")
 ROWS: tuple[Dim, ...] = (M, N)
+
+
+def _attention(b: Builder, x: Value, past: Value, mask: Value) -> Sequence[Value]:
+    """[2,N] new rows behind [2,M] of a past: grouped heads that lie in columns, with and without a mask."""
+    q, k, v = [
+        b.permute(b.reshape(part, (2, N, part.shape[2] // 8, 8)), (0, 2, 1, 3))
+        for part in b.add_many(Split(2, (32, 16, 16)), x)
+    ]
+    keys, both = (b.add(Concatenate(2), past, part) for part in (k, v))
+    ops = Attention(0.3, causal="lower_right"), Attention(0.3, "boolean", empty_rows_zero=True, softcap=1.5)
+    rows = [b.add(op, q, keys, both, *([mask] if op.mask != "none" else [])) for op in ops]
+    return [b.permute(rows[0], (0, 2, 1, 3)), rows[1], keys]
+
+
 OWN = {
     "selected": written(_select, ("int64", (N,)), ("int64", (2,))),
     "wrapping": written(
@@ -84,6 +110,8 @@ OWN = {
         ],
         ("float32", ROWS),
     ),
+    "attention": written(_attention, ("float32", (2, N, 64)), ("float32", (2, 2, M, 8)), ("bool", (N, M + N))),
+    "attention_half": written(_attention, ("float16", (2, N, 64)), ("float16", (2, 2, M, 8)), ("bool", (N, M + N))),
 }  # fmt: skip
 CASES = {case.name: case for case in every_op(dynamic=True) if case.name.startswith(STARTS)}
 
@@ -105,11 +133,23 @@ def test_kernels_compute_what_the_op_means(kernels: OwnKernels, name: str) -> No
             assert difference(have, want, f"output {number} at {sizes}") <= (HALF if half else APPROXIMATE)
 
 
-def check(kernels: OwnKernels, name: str, *inputs: np.ndarray[Any, Any]) -> None:
+def check(kernels: OwnKernels, name: str, *inputs: np.ndarray[Any, Any], limit: float = APPROXIMATE) -> None:
     made, fault = kernels.run(name, inputs)
     assert fault == 0
     for number, (have, want) in enumerate(zip(made, evaluate_graph(OWN[name], list(inputs)), strict=True)):
-        assert difference(have, want, f"output {number}") <= APPROXIMATE
+        assert difference(have, want, f"output {number}") <= limit
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("new, past", [(1, 0), (1, 75), (5, 3), (17, 0), (70, 61)])
+def test_attention_chooses_its_form_by_the_sizes(kernels: OwnKernels, dtype: str, new: int, past: int) -> None:
+    """Few queries and many; the second head sees nothing in some rows."""
+    random = np.random.default_rng(new + past)
+    x, old = (random.standard_normal(shape).astype(dtype) for shape in ((2, new, 64), (2, 2, past, 8)))
+    mask = random.random((new, past + new)) < 0.7
+    mask[new // 2] = False
+    half = dtype == "float16"
+    check(kernels, "attention_half" if half else "attention", x, old, mask, limit=HALF_SOFTMAX if half else APPROXIMATE)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 1), (1, 1000), (2, 257), (5, 31), (300, 2)], ids=str)

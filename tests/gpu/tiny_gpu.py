@@ -31,6 +31,7 @@ add_library(stand_in SHARED ${runtime})
 target_include_directories(stand_in PRIVATE runtime ${CUDAToolkit_INCLUDE_DIRS})
 set_target_properties(stand_in PROPERTIES CXX_VISIBILITY_PRESET default)
 target_compile_options(stand_in PRIVATE -fexceptions -frtti)
+target_link_options(stand_in PRIVATE LINKER:--version-script=${CMAKE_CURRENT_SOURCE_DIR}/stand_in.map)
 add_library(model_driver MODULE model_driver.cpp ${CMAKE_CURRENT_BINARY_DIR}/model_0.o)
 add_library(NAME_stand_in MODULE custom_ops.cpp graphs.cpp library.cpp ${models})
 target_compile_definitions(NAME_stand_in PRIVATE ORTISAN_ANY_PROVIDER)
@@ -92,6 +93,7 @@ def build_both(
     """The products of a project and of its twin over the stand-in runtime, the steps, and the seconds."""
     runtime = {**plain_files("emulator/runtime"), "emulator.h": read_header("emulator/emulator.h")}
     more = {f"runtime/{file}": text for file, text in runtime.items()}
+    more["stand_in.map"] = "STAND_IN { global: *; };\n"  # the process may hold an emulator's runtime, too
     more["model_driver.cpp"] = (HERE / "model_driver.cpp").read_text()
     twin = STAND_IN.replace("NAME", name)
     both = {**sources, **more, "CMakeLists.txt": str(sources["CMakeLists.txt"]) + twin}

@@ -32,6 +32,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "log_sum_exp": ("(float[A,B,C] x) => (float[B] y)", "y = ReduceLogSumExp<keepdims = 0>(x, outer)"),
     "argmax": ("(float[A,B,C] x) => (int64[A,C] y)", "y = ArgMax<axis = 1, keepdims = 0>(x)"),
     "gemm": ("(float[A,B,8] x) => (float[A,B,6] y)", "a = MatMul(x, w) b = Add(a, six) y = Relu(b)"),
+    "block_gemm": (
+        "(float[A,B,40] x) => (float[A,B,6] y)",
+        "y = com.microsoft.MatMulNBits<K = 40, N = 6, bits = 4, block_size = 16, accuracy_level = 4>(x, fours, steps)",
+    ),
     "gemm_and": (
         "(float[A,8] x) => (float[A,6] y, float[A,6] z)",
         "a = MatMul(x, w) y = Add(a, six) z = MatMul(x, w2)",
@@ -52,6 +56,15 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "y = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 1, 1], ceil_mode = 1>(x)",
     ),
     "resize": ("(float[A,B,C,D] x) => (float[A,B,M,N] y)", 'y = Resize<mode = "linear">(x, , scales)'),
+    "grid_sample": ("(float[A,B,C,D] x, float[A,E,F,2] g) => (float[A,B,E,F] y)", "y = GridSample(x, g)"),
+    "roi_align": (
+        "(float[A,B,C,D] x, float[E,4] r, int64[E] i) => (float[E,B,2,3] y)",
+        "y = RoiAlign<output_height = 2, output_width = 3>(x, r, i)",
+    ),
+    "group_norm": (
+        "(float[A,B,C,8] x) => (float[A,B,C,8] y)",
+        "y = com.microsoft.GroupNorm<activation = 0, channels_last = 1, groups = 2>(x, scale, bias)",
+    ),
     "gather": ("(float[A,B,C] x, int64[D,E] i) => (float[A,D,E,C] y)", "y = Gather<axis = 1>(x, i)"),
     "gather_elements": ("(float[A,B] x, int64[C,D] i) => (float[C,D] y)", "y = GatherElements<axis = 1>(x, i)"),
     "gather_nd": ("(float[A,B,C] x, int64[D,2] i) => (float[D,C] y)", "y = GatherND(x, i)"),
@@ -123,6 +136,7 @@ _CONSTANTS = {
     "filters": np.resize(_FLOATS, (4, 3, 3, 3)), "squares": np.resize(_FLOATS, (16, 16, 3, 3)),
     "taps": np.resize(_FLOATS, (6, 1, 3, 3)), "lines": np.resize(_FLOATS, (2, 1, 7)),
     "scales": np.array([1, 1, 2, 1.5], np.float32),
+    "fours": np.resize(np.arange(256, dtype=np.uint8), (6, 3, 8)), "steps": np.resize(_FLOATS, (6, 3)),
     "w": _FLOATS.reshape(8, 6), "w2": _FLOATS[::-1].copy().reshape(8, 6), "w8": np.eye(8, dtype=np.float32),
     "w64": np.ones((8, 64), np.float32), "line": np.ones(64, np.float32),
 }  # fmt: skip

@@ -269,6 +269,7 @@ FAMILIES: Mapping[str, Family] = {
         ),
         (IDS, MASK),
     ),
+    "electra": Family(_encoder("ElectraModel", embedding_size=32, **_TEXT), (IDS, MASK)),
     "albert": Family(_encoder("AlbertModel", embedding_size=32, **_TEXT), (IDS, MASK)),
     "mpnet": Family(
         _encoder("MPNetModel", **{**_TEXT, "max_position_embeddings": POSITIONS + 2}),

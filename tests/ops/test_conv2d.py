@@ -8,9 +8,9 @@ import pytest
 
 import ortisan
 from ortisan.codegen.cpu.kernels.images import ConvContext
-from tests.ops.arrays import values
+from tests.ops.arrays import BFLOAT16, values
 from tests.ops.harness import Case, refused
-from tests.ops.images import check_reference, reason_on_cpus
+from tests.ops.images import check_reference
 from tests.tolerances import APPROXIMATE, WIDE
 from tests.tolerances import WINOGRAD as TRANSFORMED
 
@@ -50,10 +50,11 @@ CASES = [
     _conv("valid", 2, 2, (3, 3), auto_pad="VALID"), _conv("tall", 2, 2, (5, 1), strides=[3, 1]),
     _conv("line", 17, 3, (5,), image=(23,), pads=[4, 0]), _conv("strided_line", 5, 33, (3,), image=(40,), strides=[2], dilations=[3]),
     _conv("same_upper", 3, 4, (4, 3), auto_pad="SAME_UPPER"), _conv("same_lower", 3, 4, (4, 3), auto_pad="SAME_LOWER"),
+    _conv("same_dynamic", 3, 4, (3, 3), auto_pad="SAME_UPPER", strides=[2, 3]), _conv("same_dynamic_lower", 3, 4, (4, 1), auto_pad="SAME_LOWER", strides=[3, 2]),
+    _conv("same_dynamic_dilated", 3, 4, (2, 3), ort=False, auto_pad="SAME_LOWER", dilations=[1, 2], strides=[2, 4]), _conv("same_dynamic_line", 3, 4, (5,), image=(9,), auto_pad="SAME_UPPER", strides=[2]),
     _conv("same_strided", 3, 4, (3, 3), auto_pad="SAME_UPPER", strides=[2, 3], dynamic=False),
     _conv("1x1_strided", 64, 17, (1, 1), strides=[2, 2]), _conv("1x1_padded", 17, 3, (1, 1), **AROUND),
     _conv("whole_image", 17, 5, (9, 7), dynamic=False, bias=True), _conv("double", 17, 20, (3, 3), dtype=np.float64, **AROUND, ort=False),
-    _conv("float16", 3, 2, (3, 3), dtype=np.float16, ort=False),
 ]  # fmt: skip
 # Every way of the kernel: gathered pixels, tiles at the edges, tiles inside, rows of few pixels, panels that are not full.
 CASES += [
@@ -102,13 +103,30 @@ CASES += [
 ]  # fmt: skip
 
 
+# Filters that are known at run time only.
+COMPUTED = [
+    replace(case, name=f"computed_{case.name}", constants=("b",), dims={"w": case.inputs["w"].shape, **case.dims})
+    for case in CASES
+    if case.name in ("1x1", "3x3", "strided", "depthwise", "groups", "line", "3d", "double", "dots_16_1_3_1_1", "winograd_16_64_16x20", "no_batch")
+]  # fmt: skip
+COMPUTED += [
+    replace(case, name=f"{case.name}_static", dynamic=False, dims={})
+    for case in COMPUTED
+    if case.name == "computed_depthwise"
+]
+CASES += COMPUTED
+SMALL = (2e-2, 2e-2)
+CASES += [
+    replace(_conv(f"{name}_{np.dtype(dtype).name}", channels, filters, (kernel, kernel), group=group, dtype=dtype, ort=False, bias=True, pads=[kernel // 2] * 4), tolerance=SMALL)
+    for dtype in (np.float16, BFLOAT16)
+    for name, channels, filters, kernel, group in (("few", 3, 2, 3, 1), ("tiles", 17, 40, 3, 1), ("depthwise", 20, 20, 3, 20), ("pointwise", 20, 9, 1, 1))
+]  # fmt: skip
+
+
 @pytest.mark.build
-@pytest.mark.parametrize("case", [case for case in CASES if case.name != "float16"], ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_conv(case: Case, batch) -> None:
-    batch(CONVOLUTIONS).check(case)
-
-
-CONVOLUTIONS = [case for case in CASES if case.name != "float16"]
+    batch(CASES).check(case)
 
 
 def test_the_reference_is_the_same_everywhere() -> None:
@@ -116,16 +134,11 @@ def test_the_reference_is_the_same_everywhere() -> None:
         check_reference(case)
 
 
-def test_what_cpus_have_no_kernel_for_is_left() -> None:
-    half = next(case for case in CASES if case.name == "float16")
-    assert reason_on_cpus(half) == "there is no CPU kernel for conv2d of float16 yet"
-    computed = Case("computed", "Conv", {"x": values(1, 2, 9, 9), "w": values(2, 2, 3, 3)}, dynamic=False)
-    assert reason_on_cpus(computed) == "the filters of the convolution are computed"
-
-
 def test_what_is_not_supported_is_refused() -> None:
-    same = _conv("same", 2, 2, (3, 3), auto_pad="SAME_UPPER", strides=[2, 2])
-    refused(same, "auto_pad of Conv with strides depends on the dynamic dim")
+    refused(_conv("both", 2, 2, (3, 3), auto_pad="SAME_UPPER", pads=[1, 1, 1, 1]), "both pads and auto_pad=SAME_UPPER")
+    refused(
+        _conv("other", 2, 2, (3, 3), kernel_shape=[5, 5]), "a kernel_shape of .5, 5., and filters of .3, 3.|inferred"
+    )
     more = Case("more", "Conv", {"x": values(1, 2, 3, 3, 3, 3), "w": values(2, 2, 1, 1, 1, 1)}, constants=("w",))
     refused(more, "lines, images and volumes, with 3, 4 and 5 dims")
     deep = _conv("deep", 2, 2, (5, 1, 1), image=(3, 4, 4), dynamic=False)
@@ -147,4 +160,6 @@ def test_which_kernel_computes_what() -> None:
     assert _functions(named["depthwise_24_3_1_2"]) == {"depthwise2d"}
     assert _functions(named["long_line"]) == {"dot2d"}
     assert _functions(named["grouped_34_68_2"]) == {"conv2d"}
+    assert _functions(named["computed_depthwise_static"]) == {"depthwise2d"}
+    assert all(_functions(case) <= {"depthwise2d", "conv2d"} for case in COMPUTED)
     assert _functions(named["1x1"]) == _functions(named["whole_image"]) == set()

@@ -29,6 +29,13 @@ CASES = [
     _case("reaches_beyond", (2, 2), strides=[2, 2], output_padding=[1, 0]), _case("dilated", (2, 3), dilations=[3, 2], strides=[2, 1]),
     _case("groups", (3, 3), group=2, strides=[2, 2], bias=True), _case("line", (4,), image=(9,), strides=[2], pads=[1, 1]),
     _case("same", (3, 3), strides=[2, 2], auto_pad="SAME_UPPER", dynamic=False), _case("same_lower", (3, 3), strides=[2, 2], auto_pad="SAME_LOWER", dynamic=False),
+    _case("volume", (2, 2, 2), image=(3, 4, 5), strides=[2, 2, 2], bias=True), _case("volume_plain", (3, 1, 2), image=(3, 4, 5)),
+    _case("volume_uneven", (3, 2, 4), image=(3, 4, 2), strides=[2, 1, 3], pads=[1, 0, 2, 0, 1, 1], output_padding=[1, 0, 0]),
+    _case("volume_groups", (2, 3, 2), image=(4, 3, 3), strides=[1, 2, 2], dilations=[2, 1, 3], group=2),
+    _case("volume_same", (3, 3, 3), image=(2, 3, 4), strides=[2, 2, 2], auto_pad="SAME_UPPER", dynamic=False),
+    _case("volume_sized", (3, 3, 2), image=(2, 3, 4), strides=[2, 3, 1], output_shape=[5, 9, 5], dynamic=False),
+    _case("line_groups", (3,), image=(9,), strides=[3], dilations=[2], output_padding=[2], group=2, bias=True),
+    _case("depthwise", (3, 3), group=2, strides=[2, 1], pads=[1, 1, 1, 1]),
     _case("sized", (3, 3), strides=[2, 3], output_shape=[11, 20], dynamic=False), _case("one_pixel", (3, 3), image=(1, 1), strides=[2, 2]),
 ]  # fmt: skip
 
@@ -42,3 +49,8 @@ def test_conv_transpose(case: Case, batch) -> None:
 def test_what_is_not_supported_is_refused() -> None:
     computed = Case("computed", "ConvTranspose", {"x": values(1, 2, 4, 4), "w": values(2, 3, 2, 2)})
     refused(computed, "needs constant filters with 4 dims")
+    refused(_case("more", (2, 2, 2, 2), image=(2, 2, 2, 2)), "lines, images and volumes, with 3, 4 and 5 dims")
+    uneven = {"x": values(1, 6, 4, 4), "w": values(6, 3, 2, 2)}
+    refused(
+        Case("groups", "ConvTranspose", uneven, {"group": 4}, ("w",)), "can't have 4 groups|shapes can't be inferred"
+    )

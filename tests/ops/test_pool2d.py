@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -37,7 +38,12 @@ BOTH = {
     "many_channels": {"kernel_shape": [3, 3], "shape": (1, 603, 5, 9), "pads": [1, 1, 1, 1]},
     "wide": {"kernel_shape": [5, 5], "shape": (1, 20, 12, 40), "pads": [2, 2, 2, 2]},
 }
-CASES = [_pool(op, name, **attributes) for op in ("MaxPool", "AveragePool") for name, attributes in BOTH.items()]
+DYNAMIC = {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER"}
+CASES = [
+    _pool("MaxPool", "same_dynamic", **DYNAMIC),
+    _pool("MaxPool", "same_dynamic_line", shape=(2, 3, 8), kernel_shape=[4], strides=[3], auto_pad="SAME_LOWER"),
+]
+CASES += [_pool(op, name, **attributes) for op in ("MaxPool", "AveragePool") for name, attributes in BOTH.items()]
 CASES += [
     _pool("AveragePool", "counts", kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1),
     _pool("AveragePool", "counts_ceil", kernel_shape=[3, 3], strides=[2, 3], pads=[1, 0, 0, 1], count_include_pad=1, ceil_mode=1),
@@ -58,6 +64,17 @@ CASES += [
     for op in ("GlobalAveragePool", "GlobalMaxPool")
     for shape in ((2, 3, 7), (2, 3, 7, 5), (1, 3, 2, 4, 5))
 ]
+INDICES = {
+    **{name: BOTH[name] for name in ("plain", "strided", "uneven", "ceil", "dilated", "line", "volume", "one_channel")},
+    "columns_first": {"kernel_shape": [3, 2], "storage_order": 1, "pads": [1, 0, 1, 1]},
+    "line_columns_first": {"kernel_shape": [3], "storage_order": 1, "shape": (2, 3, 9)},
+    "volume_columns_first": {**BOTH["volume_ceil"], "storage_order": 1},
+}
+CASES += [replace(_pool("MaxPool", f"indices_{name}", **attributes), outputs=2) for name, attributes in INDICES.items()]
+CASES += [
+    replace(_pool("MaxPool", f"ties_{len(shape)}", kernel_shape=[2] * (len(shape) - 2)), inputs={"x": np.ones(shape, np.float32)}, outputs=2)
+    for shape in ((1, 2, 5), (2, 3, 4, 5), (2, 2, 3, 4, 5))
+]  # fmt: skip
 
 
 @pytest.mark.build
@@ -67,18 +84,23 @@ def test_pools(case: Case, batch) -> None:
 
 
 @pytest.mark.build
-@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
-def test_nan_and_infinity(op: str, batch) -> None:
-    batch(_SPECIAL).check(next(case for case in _SPECIAL if case.op_type == op))
+@pytest.mark.parametrize("index", range(3))
+def test_nan_and_infinity(index: int, batch) -> None:
+    batch(_SPECIAL).check(_SPECIAL[index])
 
 
 def _special(op: str) -> Case:
     x = values(1, 20, 6, 9)
     x[0, 3, 2, 2], x[0, 4, 1, 1], x[0, 5, 3, 3] = np.nan, np.inf, -np.inf
+    x[0, 6] = -np.inf
     return Case(f"special_{op}", op, {"x": x}, {"kernel_shape": [2, 2]}, tolerance=APPROXIMATE, ort=False)
 
 
-_SPECIAL = [_special("MaxPool"), _special("AveragePool")]
+_SPECIAL = [
+    _special("MaxPool"),
+    replace(_special("MaxPool"), name="special_indices", outputs=2),
+    _special("AveragePool"),
+]
 
 
 def test_the_reference_is_the_same_everywhere() -> None:
@@ -86,11 +108,14 @@ def test_the_reference_is_the_same_everywhere() -> None:
         check_reference(case)
 
 
-def test_what_is_not_supported_is_refused() -> None:
-    refused(Case("two", "MaxPool", {"x": values(2, 4, 9, 7)}, {"kernel_shape": [2, 2]}, outputs=2), "output 1")
-
-
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
 def test_other_numbers_of_dims_are_refused(op: str) -> None:
     more = {"x": values(1, 2, 4, 4, 4, 4)}
     refused(Case("plain", op, more, {"kernel_shape": [2, 2, 2, 2]}), "lines, images and volumes, with 3, 4 and 5 dims")
+
+
+def test_a_mean_of_windows_that_depend_on_the_size_is_refused() -> None:
+    refused(
+        _pool("AveragePool", "same_dynamic", **DYNAMIC),
+        "auto_pad of AveragePool with strides depends on the dynamic dim",
+    )

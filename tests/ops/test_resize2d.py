@@ -15,15 +15,19 @@ SCALES = ((2.0, 2.0), (0.7, 1.7), (1.0, 3.0), (0.1, 0.3))
 
 def _resize(name: str, scales: Sequence[float] = (), sizes: Sequence[int] = (), **attributes: object) -> Case:
     shape = attributes.pop("shape", (2, 5, 7, 9))
-    factors = np.array([1, 1, *scales] if scales else [], np.float32)
-    wanted = np.array([*shape[:2], *sizes], np.int64) if sizes else None  # type: ignore[index]
-    inputs = {"x": values(*shape), "roi": np.zeros(0, np.float32), "scales": factors, "sizes": wanted}  # type: ignore[misc]
-    return Case(name, "Resize", inputs, attributes, ("roi", "scales", "sizes"), dynamic=False, tolerance=APPROXIMATE)
+    whole = "axes" not in attributes
+    factors = np.array([*((1, 1) if whole else ()), *scales] if scales else [], np.float32)
+    wanted = np.array([*(shape[:2] if whole else ()), *sizes], np.int64) if sizes else None  # type: ignore[index]
+    x, roi = values(*shape, dtype=attributes.pop("dtype", np.float32)), attributes.pop("roi", np.zeros(0, np.float32))  # type: ignore[misc]
+    inputs, constants = {"x": x, "roi": roi, "scales": factors, "sizes": wanted}, ("roi", "scales", "sizes")
+    return Case(
+        name, "Resize", inputs, attributes, constants, dynamic=False, tolerance=APPROXIMATE, ort=x.dtype == np.float32
+    )
 
 
 CASES = [
     _resize(f"{mode}_{how}_{scales[0]}_{scales[1]}", scales, mode=mode, coordinate_transformation_mode=how)
-    for mode in ("nearest", "linear")
+    for mode in ("nearest", "linear", "cubic")
     for how in COORDINATES
     for scales in SCALES
 ]
@@ -34,9 +38,34 @@ CASES += [
 ]  # fmt: skip
 CASES += [
     _resize(f"{mode}_sizes_{size}", sizes=(size, 11), mode=mode)
-    for mode in ("nearest", "linear")
+    for mode in ("nearest", "linear", "cubic")
     for size in (1, 3, 7, 20)
 ]
+CASES += [
+    _resize(f"cubic_{a}_{excludes}_{how}", (0.7, 1.7), mode="cubic", cubic_coeff_a=a, exclude_outside=excludes, coordinate_transformation_mode=how)
+    for a in (-0.5, -0.75)
+    for excludes in (0, 1)
+    for how in ("half_pixel", "asymmetric")
+]  # fmt: skip
+ROI = np.array([0, 0, 0.2, -0.3, 1, 1, 0.6, 1.4], np.float32)
+CASES += [
+    _resize(f"crop_{mode}_{size[0]}", sizes=size, mode=mode, roi=ROI, coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=2.5)
+    for mode in ("nearest", "linear", "cubic")
+    for size in ((4, 11), (1, 8))
+] + [_resize("crop_flipped", sizes=(5, 6), mode="linear", roi=np.array([0, 0, 0.8, 1, 1, 1, 0.1, 0], np.float32), coordinate_transformation_mode="tf_crop_and_resize")]  # fmt: skip
+CASES += [
+    _resize(f"{policy}_{mode}", sizes=(5, 20), mode=mode, axes=(2, 3), keep_aspect_ratio_policy=policy)
+    for policy in ("not_larger", "not_smaller")
+    for mode in ("nearest", "linear")
+] + [_resize("axes", (1.5, 2.0), axes=(3, 2)), _resize("negative_axes", (1.5,), axes=(-1,))]
+CASES += [
+    _resize("channels_last_nearest", (2.0, 2.0, 1.0), shape=(1, 4, 5, 3), axes=(1, 2, 3)), _resize("channels_last", (2.0, 0.5, 1.0), shape=(1, 4, 6, 3), axes=(1, 2, 3), mode="linear"),
+    _resize("rank_2", (2.0, 0.5), shape=(4, 6), axes=(0, 1), mode="linear"),
+    *(_resize(f"volume_{mode}_{how}", (2.0, 0.5, 1.5), shape=(2, 3, 4, 6, 5), axes=(2, 3, 4), mode=mode, coordinate_transformation_mode=how) for mode in ("nearest", "linear") for how in ("asymmetric", "half_pixel", "align_corners")),
+    Case("upsample_7", "Upsample", {"x": values(1, 3, 4, 5)}, {"scales": [1.0, 1.0, 2.0, 3.0]}, opset=7, ort=False),
+    Case("cubic_dynamic", "Resize", {"x": values(1, 3, 4, 5), "roi": None, "scales": np.array([1, 1, 2, 0.5], np.float32)}, {"mode": "cubic"}, ("scales",), dims={"x": ["n", 3, "h", "w"]}, tolerance=APPROXIMATE),
+    _resize("cubic_64", (2.0, 1.5), mode="cubic", dtype=np.float64), _resize("no_images", (2.0, 1.5), mode="cubic", shape=(0, 3, 4, 5)),
+]  # fmt: skip
 CASES += [
     _resize("one_channel", (2.0, 3.0), shape=(1, 1, 4, 100), mode="linear"),
     _resize("many_channels", (2.0, 2.0), shape=(1, 70, 3, 5), mode="linear"),
@@ -54,13 +83,15 @@ def test_resize(case: Case, batch) -> None:
 
 
 def test_what_is_not_supported_is_refused() -> None:
-    channels = {"x": values(2, 5, 7, 9), "roi": None, "scales": np.array([1, 2, 1, 1], np.float32)}
+    channels = {"x": values(2, 5, 7, 9), "roi": None, "scales": np.array([1, 2, 1, 3], np.float32)}
     refused(Case("channels", "Resize", channels, constants=("scales",), dynamic=False), "batch or channels")
     more = {"x": values(2, 5, 7, 9), "roi": None, "scales": np.array([1, 1, 2, 1, 1], np.float32)}
     refused(
         Case("more", "Resize", more, constants=("scales",), dynamic=False),
         "4 axes can't have 5 scales|shapes can't be inferred",
     )
-    refused(_resize("cubic", (2.0, 2.0), mode="cubic"), "mode=cubic is not supported")
+    volume = _resize("volume", (2.0, 2.0, 2.0), shape=(1, 2, 3, 4, 5), axes=(2, 3, 4), mode="cubic")
+    refused(volume, "volumes with mode=cubic")
     refused(_resize("antialias", (0.5, 0.5), mode="linear", antialias=1), "antialias is not supported")
-    refused(_resize("crop", (2.0, 2.0), coordinate_transformation_mode="tf_crop_and_resize"), "tf_crop_and_resize")
+    crop = _resize("crop", (2.0, 2.0), coordinate_transformation_mode="tf_crop_and_resize")
+    refused(crop, "can't have a region of 0 numbers")

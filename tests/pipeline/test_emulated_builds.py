@@ -5,10 +5,13 @@ tests/gpu/test_emulated_gpu.py has real kernels.
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
@@ -18,14 +21,22 @@ from ortisan.codegen.ait.backend import CudaBackend
 from ortisan.codegen.backend import BACKENDS, Kind, PlanOptions, Sources, Twin, parse_target
 from ortisan.codegen.cpu.backend import CpuBackend
 from ortisan.codegen.cpu.isa import find_isa
+from ortisan.emulator.device import Counters
 from ortisan.emulator.fatbin import Part
-from ortisan.errors import ArtifactError, OptionError, ToolchainError
+from ortisan.errors import ArtifactError, EmulationError, OptionError, ToolchainError
 from ortisan.pipeline import emulate
-from ortisan.pipeline.emulate import SMALL, Emulator, Estimate, small_dims
+from ortisan.pipeline.emulate import SMALL, Emulator, small_dims
+from ortisan.pipeline.estimate import Estimate
 from tests.models.mlp import mlp
 from tests.pipeline import faults
 from tests.pipeline.fault_models import three_parts
 from tests.test_cli import run
+
+LAUNCHED = {
+    "_Z5gemm1": ("gemm<A>", Counters(2, 8, 90, 4, 1500, 300)),
+    "_Z4norm": ("norm", Counters(1, 1, 7, 0, 20, 10)),
+}
+"""Two kernels."""
 
 
 class PretendBackend(CpuBackend):
@@ -54,10 +65,11 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> list[Part]:
     found = [Part("80", "PTX")]
     monkeypatch.setitem(BACKENDS, "pretend", Kind(lambda detail: PretendBackend(find_isa("native")), "pretend"))
     monkeypatch.setattr(emulate, "ptx_of", lambda library: found)
-    monkeypatch.setattr(
-        emulate, "open_device", lambda say: SimpleNamespace(load=lambda text: None, forget=lambda: None)
-    )
-    monkeypatch.setattr(emulate, "_RUNTIMES", [SimpleNamespace(ortisan_cuda_watch=lambda watch: None)])
+    device = SimpleNamespace(use=lambda programs: None, reset_counters=lambda: None, kernel_counters=lambda: LAUNCHED)
+    monkeypatch.setattr(emulate, "open_device", lambda say: device)
+    monkeypatch.setattr(emulate, "translate", lambda text: text)
+    runtime = SimpleNamespace(ortisan_cuda_watch=lambda watch: None, ortisan_cuda_refusals=lambda: 0)
+    monkeypatch.setattr(emulate, "_RUNTIMES", [runtime])
     return found
 
 
@@ -83,6 +95,32 @@ def test_it_is_told_how_it_was_verified(parts: list[Part], tmp_path: Path, capsy
     assert manifest["bench"] is None
     assert manifest["options"]["verify"] == "emulate"
     assert ortisan.verify(artifact, model=mlp(), emulate=True).to_json()["verified"] == "emulated (PTX, sm_80)"
+
+
+@pytest.mark.build
+def test_launches_are_told(parts: list[Part], tmp_path: Path) -> None:
+    """In the manifest, by `verify --json`, and to people."""
+    onnx.save(mlp(), tmp_path / "mlp.onnx")
+    options: dict[str, Any] = {"target": "pretend", "verify": "emulate", "tune": "off", "dims": {"batch": (1, 64)}}
+    artifact = ortisan.build(tmp_path / "mlp.onnx", tmp_path / "out", **options)
+    for told in (
+        artifact.manifest["verification"],
+        json.loads(run("verify", tmp_path / "out", "--emulate", "--json")[1]),
+    ):
+        assert [(work["launches"], work["loaded"], work["stored"]) for work in told["work"]] == [(3, 1520, 310)] * 2
+        assert told["work"][0]["kernels"][0] == {
+            "kernel": "gemm<A>",
+            "symbol": "_Z5gemm1",
+            "launches": 2,
+            "blocks": 8,
+            "instructions": 90,
+            "loaded": 1500,
+            "stored": 300,
+        }
+    shown = run("verify", tmp_path / "out", "--emulate", "--dim", "batch=3")[1]
+    assert re.search(
+        r"3 launches at batch=3: 1.52 kB loaded, 310 B stored.\n  kernel, at batch=3 .*\n  gemm<A> +2 ", shown
+    )
 
 
 @pytest.mark.build
@@ -138,6 +176,39 @@ def test_the_oldest_architecture_is_emulated(monkeypatch: pytest.MonkeyPatch) ->
     assert CudaBackend(("90", "80")).emulated() == "80"
     with pytest.raises(OptionError, match="there is nothing to emulate for the target cpu"):
         parse_target("cpu").emulated()
+
+
+@pytest.mark.build
+def test_an_emulated_session_is_a_session(parts: list[Part], tmp_path: Path) -> None:
+    """By names and feeds, and by bindings; its kernels are those of the last run."""
+    model = mlp()
+    artifact = build(model, tmp_path / "out", dims={"batch": (1, 64)})
+    session = ortisan.emulate(artifact)
+    x = np.ones((3, session.get_inputs()[0].shape[1]), np.float32)
+    assert session.kernels == ()
+    (have,) = session.run([session.get_outputs()[0].name], {session.get_inputs()[0].name: x})
+    assert [kernel.launches for kernel in session.kernels] == [2, 1]
+    binding = session.io_binding()
+    binding.bind_cpu_input(session.get_inputs()[0].name, x)
+    binding.bind_output(session.get_outputs()[0].name)
+    session.run_with_iobinding(binding)
+    np.testing.assert_array_equal(binding.copy_outputs_to_cpu()[0], have)
+
+
+@pytest.mark.build
+def test_why_a_launch_failed_is_told(parts: list[Part], tmp_path: Path) -> None:
+    """What ONNX Runtime says of the run comes first; generated code has words of its own for any CUDA error."""
+    session = ortisan.emulate(build(mlp(), tmp_path / "out", dims={"batch": (1, 64)}))
+    (runtime,) = emulate._RUNTIMES
+    runtime.ortisan_cuda_refusal = lambda text, size: setattr(text, "value", b"gemm, line 7: misaligned")
+    wrong = {session.get_inputs()[0].name: np.ones((3, 1), np.float32)}
+    with pytest.raises(Exception, match="INVALID_ARGUMENT") as plain:
+        session.run(None, wrong)
+    assert not isinstance(plain.value, EmulationError)
+    numbers = iter((4, 5))
+    runtime.ortisan_cuda_refusals = lambda: next(numbers)
+    with pytest.raises(EmulationError, match=r"Got invalid dimensions.*: gemm, line 7: misaligned$"):
+        session.run(None, wrong)
 
 
 def test_other_sessions_run_in_the_child(parts: list[Part], tmp_path: Path) -> None:

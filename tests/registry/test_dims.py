@@ -34,6 +34,19 @@ def test_division_is_the_integers_division(b: int, s: int, k: int) -> None:
     assert evaluate(product((ceil_div(S, k), k, B)), values) == -(-s // k) * k * b
 
 
+@given(sizes, st.integers(1, 9), st.integers(1, 9), st.integers(-20, 20), st.integers(-20, 20))
+def test_divisions_of_divisions_have_one_form(s: int, m: int, n: int, j: int, k: int) -> None:
+    nested = floor_div(floor_div(S + j, m) + k, n)
+    assert nested == floor_div(S + (j + k * m), m * n)
+    assert evaluate(nested, {"S": s}) == ((s + j) // m + k) // n
+
+
+def test_windows_of_any_image_have_a_count_that_is_not_negative() -> None:
+    """With padding for it: (s - 1) / 2 + 1 is (s + 1) / 2."""
+    assert settle(floor_div(S - 1, 2) + 1) == floor_div(S + 1, 2)
+    assert floor_div(S + 1, 2).is_nonnegative
+
+
 def test_exact_quotients_cancel() -> None:
     assert floor_div(768 * B * S, 12 * 64) == B * S
     assert floor_div(product((B, S, 64)), S) == 64 * B

@@ -118,6 +118,26 @@ def test_explain_says_what_would_run_eager() -> None:
     assert "test_debugging.py:" in str(told.graphs[0].eager)
 
 
+def test_explain_names_the_module_and_the_line_of_what_is_left_out_and_the_parts_of_what_is_cut() -> None:
+    class Sorted(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.sort(x * 2)[0] + 1
+
+    class Outer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.block = Sorted()
+
+        def forward(self, x: Any) -> Any:
+            return torch.linalg.eigvalsh(self.block(x)).sum() * 2 + x
+
+    told = front.explain(Outer(), torch.eye(3))
+    assert "map_op('aten::_linalg_eigh', ...) gives it one (at test_debugging.py:" in str(told.graphs[0].eager)
+    assert [graph.title for graph in told.graphs[1:]] == [f"{told.graphs[0].title}, a part"] * 2
+    assert "(at test_debugging.py:" in told.graphs[1].left_out[0][1]
+    assert "in 'block' (Sorted))" in told.graphs[1].left_out[0][1]
+
+
 def test_the_text_of_a_graph_that_runs_eager_is_dumped(tmp_path: Path) -> None:
     def values(x: Any) -> Any:
         return torch.linalg.eigvalsh(x)

@@ -72,6 +72,10 @@ class CudaBackend(Backend):
     def providers(self) -> tuple[str, ...]:
         return (_PROVIDER, "CPUExecutionProvider")
 
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        return ("keep", "fp16")
+
     def check(self, options: PlanOptions) -> None:
         if options.weights != "auto":
             raise OptionError(f"weights={options.weights!r} is for CPU targets; a GPU's weights are in its own memory")

@@ -16,8 +16,6 @@ from ortisan.registry.dims import product, settle
 from ortisan.registry.graph import Graph, Node, TensorType, Value
 from ortisan.registry.refusal import Refused
 
-HEADS_AND_ROWS = (0, 2, 1, 3)
-
 
 class CallWriter:
     """Names values and writes calls; constants are declared when something reads them."""
@@ -29,7 +27,6 @@ class CallWriter:
         self.data: list[AitConstant] = []
         self._names: dict[Value, str] = {value: f"i{index}_" for index, value in enumerate(graph.inputs)}
         self._constants: dict[Value, str] = {}
-        self._rows_first: dict[Value, str] = {}
         self._read: set[Value] = set()
         self._printer = DimPrinter(graph.symbols)
         self._checked = 0
@@ -42,8 +39,6 @@ class CallWriter:
     def read(self, value: Value) -> dict[str, str]:
         """The tensor of a value, as an argument."""
         self._read.add(value)
-        if value in self._rows_first and value not in self._names:
-            self._names[value] = self._permuted(value)
         if value in self._names:
             return tensor(self._names[value])
         if value.data is None:
@@ -52,12 +47,6 @@ class CallWriter:
             self._constants[value] = f"c{len(self._constants)}_"
             self.data.append(AitConstant(self._constants[value], value.data))
         return tensor(self._constants[value])
-
-    def _permuted(self, value: Value) -> str:
-        """The heads before the rows again, for a reader that wants them so."""
-        name = f"t{len(self.calls)}_"
-        self._call("permute", (tensor(self._rows_first[value]), list(HEADS_AND_ROWS)), {name: value})
-        return name
 
     def number_or_tensor(self, value: Value) -> Any:
         """A constant of one element that broadcasts as a number does stands as a number."""
@@ -92,13 +81,6 @@ class CallWriter:
             return [self._plain(item) for item in value]
         return self.dims(value) if isinstance(value, sympy.Expr) else value
 
-    def add_rows_first(self, node: Node, op: str, args: Sequence[Any], make: dict[str, Any]) -> None:
-        """A call that gives [B,S,H,D] for a value [B,H,S,D]; it is permuted only if it is read so."""
-        name, value = f"t{len(self.calls)}_", node.output
-        self._rows_first[value] = name
-        dims = self.shape([value.shape[axis] for axis in HEADS_AND_ROWS])
-        self.calls.append(Call(op, make, tuple(args), (Tensor(name, value.dtype.value, dims),), node.origin))
-
     def _call(
         self,
         op: str,
@@ -109,12 +91,6 @@ class CallWriter:
     ) -> None:
         made = tuple(Tensor(name, v.dtype.value, self.shape(v.shape)) for name, v in results.items())
         self.calls.append(Call(op, make or {}, tuple(args), made, origin or self.graph.name))
-
-    def alias(self, node: Node, name: str) -> None:
-        self._names[node.output] = name
-
-    def rows_first(self, value: Value) -> str | None:
-        return self._rows_first.get(value)
 
     def target(self, node: Node) -> dict[str, list[ProgramDim]]:
         """The shape of the result, in dims that have a value before the call runs."""

@@ -1,6 +1,7 @@
 """What kernels of ours compute element by element becomes chains: each tensor that something else reads is one loop.
 
 Functions and moves that AITemplate has join the chain that their operands come from, if nothing else is among those.
+A split whose pieces only functions of floats read begins one, too: gates read the halves of a product in place.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from ortisan.codegen.ait.chain_writer import COMPUTED, MADE, MOVED, write_chain
 from ortisan.registry.builder import Builder, is_constant
 from ortisan.registry.dims import Dim
 from ortisan.registry.graph import Graph, Node, Op, Value
-from ortisan.registry.ops import Reshape
+from ortisan.registry.ops import Elementwise, Reshape, Split
 from ortisan.registry.passes.rewrite import Rule, run_pass
 
 _MOST_RESULTS = 8
@@ -27,11 +28,27 @@ def fuse_chains(graph: Graph, rows: Mapping[type[Op], AitOp]) -> Graph:
 def _chained(graph: Graph, rows: Mapping[type[Op], AitOp]) -> dict[Value, Node]:
     """The values that chains compute, with the node of each: what is ours, and what follows it alone."""
     found: dict[Value, Node] = {}
+    gates = _gates(graph)
     for node in graph.nodes:
         ours = isinstance(node.op, (*COMPUTED, *MOVED, *MADE)) and rows[type(node.op)].is_ours(node, graph.bounds)
-        if ours or _follows(node, found):
+        if ours or node in gates or _follows(node, found):
             found.update(dict.fromkeys(node.outputs, node))
     return found
+
+
+def _gates(graph: Graph) -> set[Node]:
+    """Splits all of whose pieces are read by functions alone."""
+    readers: dict[Value, list[Node]] = {}
+    for node in graph.nodes:
+        for value in node.inputs:
+            readers.setdefault(value, []).append(node)
+    return {
+        node
+        for node in graph.nodes
+        if isinstance(node.op, Split)
+        and not set(node.outputs) & set(graph.outputs)
+        and all(isinstance(reader.op, Elementwise) for value in node.outputs for reader in readers.get(value, ()))
+    }
 
 
 def _follows(node: Node, found: Mapping[Value, Node]) -> bool:

@@ -38,7 +38,7 @@ class _JoinProducts(Rule):
 
 
 def _groups(graph: Graph) -> list[list[Node]]:
-    """Products of one left side that no fused epilogue follows, two or more of a kind."""
+    """Products of one left side, two or more of a kind. Functions that alone read one become its epilogue instead."""
     readers: dict[Value, list[Op]] = {}
     for node in graph.nodes:
         for value in node.inputs:
@@ -55,7 +55,8 @@ def _joins(node: Node, readers: Mapping[Value, Sequence[Op]]) -> bool:
         return False
     if any(value.data is None for value in node.inputs[1:]):
         return False
-    return not any(isinstance(op, Elementwise) and op.func in _EPILOGUES for op in readers.get(node.output, ()))
+    reads = readers.get(node.output, ())
+    return not (len(reads) == 1 and isinstance(reads[0], Elementwise) and reads[0].func in _EPILOGUES)
 
 
 def _join(b: Builder, group: Sequence[Node], x: Value) -> Sequence[Value]:

@@ -13,7 +13,7 @@ from ortisan.codegen.tables import GraphTables, LibrarySource, WeightRow, descri
 from ortisan.registry.dtypes import DType
 
 _FOLDERS = ("graph", "ort", "ait/glue")
-_KERNEL_FOLDERS = ("cuda", "cpu/math")
+_KERNEL_FOLDERS = ("cuda", "cuda/attention", "cpu/math")
 _KERNEL_HEADERS = ("cpu/base/macros.h", "cpu/base/types.h", "cpu/reduce/reductions.h")
 _INCLUDED = frozenset({"model_container.cu", "model_container_base.cu", "model_interface.cu"})
 """Sources of AITemplate that ait_model.cu includes."""

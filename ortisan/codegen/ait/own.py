@@ -6,6 +6,7 @@ are compiled once, so what differs from call to call is a number and no text. Si
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -62,6 +63,12 @@ def storage(dtype: DType) -> str:
 def element_of(dtype: DType) -> str:
     """What is moved for an element of a type: an unsigned integer of its size."""
     return f"uint{8 * dtype.size}_t"
+
+
+def float_bits(x: float) -> int:
+    """A float32 as the integer that has its bits, for `as_float` of launch.cuh: a kernel's numbers are integers."""
+    number: int = struct.unpack("<I", struct.pack("<f", x))[0]
+    return number
 
 
 def along_axis(shape: Sequence[Dim], axis: int) -> tuple[Dim, Dim, Dim]:

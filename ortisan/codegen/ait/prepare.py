@@ -19,7 +19,9 @@ from ortisan.codegen.ait.fuse_chains import fuse_chains
 from ortisan.codegen.ait.join_products import join_products
 from ortisan.codegen.ait.ops import AIT_OPS
 from ortisan.codegen.ait.program import Program
+from ortisan.codegen.ait.read_in_place import read_in_place
 from ortisan.codegen.ait.rules import takes_all
+from ortisan.codegen.ait.strided_ops import StridedCacheWrite
 from ortisan.registry.graph import Graph
 from ortisan.registry.ops import CacheWrite
 from ortisan.registry.passes.channels_last import channels_last
@@ -49,7 +51,7 @@ def prepare(graph: Graph, *, half: bool = False, architecture: str = "80") -> Pr
     refused = {**_lacking(dialect.graph, architecture), **dialect.refused}
     if refused:
         return Prepared(_NOTHING, (), refused)
-    done = set_barriers(join_products(fuse_chains(dialect.graph, AIT_OPS)))
+    done = arrange(dialect.graph)
     program, refused = write_calls(done)
     return Prepared(program, dialect.notes, refused, _shared(done))
 
@@ -57,12 +59,19 @@ def prepare(graph: Graph, *, half: bool = False, architecture: str = "80") -> Pr
 def _shared(graph: Graph) -> tuple[tuple[int, int], ...]:
     reads = Counter(value for node in graph.nodes for value in node.inputs)
     reads.update(graph.outputs)
-    writes = [node for node in graph.nodes if isinstance(node.op, CacheWrite)]
+    writes = [node for node in graph.nodes if isinstance(node.op, (CacheWrite, StridedCacheWrite))]
     return tuple(
         (graph.inputs.index(node.inputs[0]), graph.outputs.index(node.output))
         for node in writes
         if node.inputs[0] in graph.inputs and node.output in graph.outputs and reads[node.inputs[0]] == 1
     )
+
+
+def arrange(dialect: Graph) -> Graph:
+    """Products joined, what they wrote read in place, chains made, and kept apart what AITemplate fuses too much."""
+    joined = join_products(dialect)
+    placed = read_in_place(joined, lambda node: ROWS[type(node.op)].is_ours(node, joined.bounds))
+    return set_barriers(fuse_chains(placed, AIT_OPS))
 
 
 def _lacking(graph: Graph, architecture: str) -> dict[str, str]:

@@ -31,7 +31,9 @@ from ortisan.codegen.cpu.tune.choose import tune
 from ortisan.registry.graph import Graph
 from ortisan.registry.passes.channels_last import channels_last
 from ortisan.registry.passes.fold_affine import fold_affine
+from ortisan.registry.passes.narrow_products import PRECISIONS, narrow_products
 from ortisan.registry.passes.pointwise import pointwise
+from ortisan.registry.passes.widen import widen
 
 WORTH_TIMING = 1 << 20
 """Bytes of weights below which `tune="auto"` leaves products to the cost model: they fit a core's cache and take less
@@ -48,6 +50,10 @@ class CpuBackend(Backend):
 
     def __str__(self) -> str:
         return f"cpu:{self.isa.name}"
+
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        return ("keep", *PRECISIONS)
 
     def check(self, options: PlanOptions) -> None:
         check_no_gpu_options(self, options)
@@ -106,7 +112,8 @@ class CpuPlanner(Planner):
         return [{node.origin: why for node in graph.nodes if (why := objection(node)) is not None} for graph in graphs]
 
     def arrange(self, graph: Graph) -> Graph:
-        return pointwise(fold_affine(channels_last(graph)))
+        arranged = widen(pointwise(fold_affine(channels_last(graph))))
+        return narrow_products(arranged, self.request.options.precision)
 
     def plan(
         self,

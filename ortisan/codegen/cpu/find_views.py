@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence, Set
 from typing import TypeAlias
 
 from ortisan.codegen.cpu.kernels import kernel_of, scalar_call
-from ortisan.codegen.cpu.strides import Layout, contiguous, has_strides, line_length, walk
 from ortisan.codegen.cpu.views import Views, root_of
 from ortisan.codegen.expressions import contiguous_strides
+from ortisan.codegen.strides import Layout, contiguous, has_strides, line_length, walk
 from ortisan.registry.dims import Dim, is_static, product
 from ortisan.registry.graph import Graph, Node, Value
 

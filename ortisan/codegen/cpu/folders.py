@@ -14,6 +14,7 @@ _FAMILIES = (
     "reduce",
     "rotary",
     "rows",
+    "sampling",
 )
 
 KERNEL_FOLDERS = ("cpu/base", "cpu/math", *(f"cpu/{family}" for family in _FAMILIES))

@@ -1,17 +1,19 @@
 """Fusion groups: which nodes of the op graph run as one kernel.
 
 A matrix product takes the elementwise nodes after it as its epilogue; elementwise nodes of one shape run as one loop;
-products of one input with several constants (queries, keys and values) run together. Groups run in the order of the
+products of one input with several constants (queries, keys and values) run together, and so do a product and the
+depthwise convolution behind it. Groups run in the order of the
 list; a node joins a group only when everything it reads is ready by then.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 
 from ortisan.codegen.cpu.group import Group, operand_kind, rows_and_columns
-from ortisan.codegen.cpu.kernels import kernel_of
+from ortisan.codegen.cpu.kernels import follows, kernel_of
 from ortisan.codegen.cpu.views import Views
 from ortisan.registry.dims import Dim
 from ortisan.registry.graph import Graph, Node, Value
@@ -48,9 +50,11 @@ class _Draft:
         )
 
 
-def fuse(graph: Graph, views: Views) -> tuple[Group, ...]:
+def fuse(graph: Graph, views: Views, *, keep_all: bool = False) -> tuple[Group, ...]:
+    """With `keep_all` every value between two groups is stored."""
     drafts, home = _draft(graph, views)
-    return _join_products([_finish(draft, graph, views, home) for draft in drafts], views)
+    groups = _join_products([_finish(draft, graph, views, home) for draft in drafts], views)
+    return groups if keep_all else _follow(groups, graph, views)
 
 
 def loops(graph: Graph, views: Views) -> dict[Node, tuple[Node, ...]]:
@@ -134,6 +138,25 @@ def _join_products(groups: Sequence[Group], views: Views) -> tuple[Group, ...]:
             joined[first].append(group)
             del joined[index]
     return tuple(map(_join, joined.values()))
+
+
+def _follow(groups: Sequence[Group], graph: Graph, views: Views) -> tuple[Group, ...]:
+    """A group behind the one that makes its first input becomes one with it, where one kernel does both."""
+    readers = Counter(views.root(value) for group in groups for value in group.inputs)
+    readers.update(views.root(value) for value in graph.outputs)
+    makers: dict[Value, Group] = {}
+    found: dict[Group, None] = {}
+    for each in groups:
+        group, anchor = each, each.anchor
+        x = anchor.inputs[0] if anchor and anchor.inputs and not group.members else None
+        before = makers.get(x) if x else None
+        if anchor and x and before and readers[x] == 1 and follows(anchor, before):
+            del found[before]
+            own = (value for value in group.inputs if value is not x)
+            group = replace(group, inputs=tuple(dict.fromkeys((*before.inputs, *own))), before=before)
+        found[group] = None
+        makers.update((value, group) for value in group.outputs)
+    return tuple(found)
 
 
 def _join(members: Sequence[Group]) -> Group:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ortisan.registry.dims import Dim, product
 from ortisan.registry.graph import Node, Value
@@ -18,18 +18,23 @@ class Group:
     outputs: tuple[Value, ...]
     members: tuple[Group, ...] = ()
     """The groups that this one joins, if it does: products of one input, whose first has the anchor."""
+    before: Group | None = None
+    """The group that makes the anchor's first input in the same kernel: nobody else reads it, so it is never stored."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:
         if self.members:
             return tuple(node for group in self.members for node in group.nodes)
-        return (*((self.anchor,) if self.anchor else ()), *self.chain)
+        own = (*((self.anchor,) if self.anchor else ()), *self.chain)
+        return (*self.before.nodes, *own) if self.before else own
 
     @property
     def name(self) -> str:
         """The op's name, with what was fused to it."""
         if self.members:
             return "_and_".join(group.name for group in self.members)
+        if self.before:
+            return f"{self.before.name}_then_{replace(self, before=None).name}"
         names = [node.op.name for node in self.nodes]
         return "_".join([names[0], *(name.removeprefix("elementwise.") for name in names[1:])])
 

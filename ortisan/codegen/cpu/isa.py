@@ -32,24 +32,47 @@ _V2 = ("pni", "ssse3", "sse4_1", "sse4_2", "popcnt", "cx16", "lahf_lm")
 _V3 = (*_V2, "avx", "avx2", "fma", "f16c", "bmi1", "bmi2", "abm", "movbe")
 _V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 
+_VNNI_FLAGS, _VNNI = ("-mavx512vnni",), ("avx512_vnni",)
+
 ISAS: dict[str, Isa] = {
     isa.name: isa
     for isa in (
         Isa("x86-64-v2", "x86_64", _V2_FLAGS, _V2),
         Isa("x86-64-v3", "x86_64", _V3_FLAGS, _V3),
         Isa("x86-64-v4", "x86_64", _V4_FLAGS, _V4),
+        Isa("x86-64-v4+vnni", "x86_64", (*_V4_FLAGS, *_VNNI_FLAGS), (*_V4, *_VNNI)),
+        Isa("x86-64-v4+bf16+vnni", "x86_64", (*_V4_FLAGS, "-mavx512bf16", *_VNNI_FLAGS), (*_V4, "avx512_bf16", *_VNNI)),
         Isa("aarch64", "aarch64", (), ()),
     )
 }
 
 
+CPUS = {
+    "haswell": "x86-64-v3",
+    "alderlake": "x86-64-v3",
+    "zen3": "x86-64-v3",
+    "skylake-avx512": "x86-64-v4",
+    "cascadelake": "x86-64-v4+vnni",
+    "icelake-server": "x86-64-v4+vnni",
+    "cooperlake": "x86-64-v4+bf16+vnni",
+    "sapphirerapids": "x86-64-v4+bf16+vnni",
+    "zen4": "x86-64-v4+bf16+vnni",
+    "zen5": "x86-64-v4+bf16+vnni",
+    "graviton2": "aarch64",
+    "graviton3": "aarch64",
+}
+"""The row that a kind of CPU runs."""
+
+
 def find_isa(name: str) -> Isa:
-    """The row called `name`; "native" is the best one that this machine runs."""
+    """The row called `name`, or of the kind of CPU called so; "native" is the best one that this machine runs."""
     if name == "native":
         return native_isa(platform.machine(), cpu_features())
+    name = CPUS.get(name, name)
     if name not in ISAS:
         raise OptionError(
-            f"There is no CPU target '{name}'; the targets are native, {', '.join(ISAS)}, written as 'cpu:x86-64-v3'."
+            f"There is no CPU target '{name}'; the targets are native, {', '.join(ISAS)} and, for kinds of CPUs, "
+            f"{', '.join(CPUS)}, written as 'cpu:x86-64-v3'."
         )
     return ISAS[name]
 

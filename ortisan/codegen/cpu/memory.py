@@ -157,7 +157,7 @@ def _replaced(group: Group, output: Value, views: Views) -> Iterator[Value]:
 
 def _reads_in_place(group: Group, value: Value, output: Value, views: Views) -> bool:
     first = kernel_of(group.nodes[0]).in_place
-    if first is None or group.members:
+    if first is None or group.members or group.before:
         return False
     if group.anchor is None:
         again = any(scalar_call(node).fast_path for node in group.chain)

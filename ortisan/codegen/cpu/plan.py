@@ -103,7 +103,7 @@ def plan_graph(
     verify_graph(graph)
     # What joins a product is settled first, so that nothing leaves it to read through strides.
     views = find_views(graph, loops(graph, find_views(graph)))
-    groups = fuse(graph, views)
+    groups = fuse(graph, views, keep_all=keep_all)
     context = EmitContext(
         DimPrinter(graph.symbols),
         views,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ortisan.codegen.cpu.group import Group
 from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, ScalarCall, Template
-from ortisan.codegen.cpu.strides import Layout
+from ortisan.codegen.strides import Layout
 from ortisan.registry.dims import Dim
 from ortisan.registry.graph import Node, Op, Value
 

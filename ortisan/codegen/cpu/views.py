@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
-from ortisan.codegen.cpu.strides import Layout, contiguous
 from ortisan.codegen.expressions import contiguous_strides
+from ortisan.codegen.strides import Layout, contiguous
 from ortisan.registry.dims import Dim
 from ortisan.registry.graph import Node, Value
 

@@ -14,6 +14,7 @@ from ortisan.registry.lower import (
     reduce,
     rotary,
     rows,
+    sampling,
 )
 
 __all__ = [
@@ -28,4 +29,5 @@ __all__ = [
     "reduce",
     "rotary",
     "rows",
+    "sampling",
 ]

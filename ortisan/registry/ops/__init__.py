@@ -13,3 +13,4 @@ from ortisan.registry.ops.products import *
 from ortisan.registry.ops.reduce import *
 from ortisan.registry.ops.rotary import *
 from ortisan.registry.ops.rows import *
+from ortisan.registry.ops.sampling import *

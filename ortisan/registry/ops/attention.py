@@ -1,7 +1,7 @@
 """`attention`: softmax(scale * q k^T + mask) v in one op. torch: F.scaled_dot_product_attention.
 
 q[B,H,S,D], k[B,K,T,D], v[B,K,T,E], mask broadcastable to [B,H,S,T] -> [B,H,S,E]. K divides H: query head h reads
-key and value head h // (H / K).
+key and value head h // (H / K). An additive mask may be float32 where q, k and v are narrower.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Attention(Op):
     nan_rows_zero: bool = False
 
     stem: ClassVar[str] = "attention"
-    ait: ClassVar[str | None] = "mem_eff_attention; pad_last_dim, bmm_rrr, softmax, bmm_rcr"
+    ait: ClassVar[str | None] = "ours"
 
     @property
     def hidden_logit(self) -> float:
@@ -76,7 +76,7 @@ class Attention(Op):
 
     def _check_mask(self, mask: TensorType, scores: tuple[Dim, ...], dtype: DType, facts: Facts) -> None:
         expected = DType.BOOL if self.mask == "boolean" else dtype
-        if mask.dtype is not expected:
+        if mask.dtype is not expected and not (self.mask == "additive" and mask.dtype is DType.FLOAT32):
             raise Refused(f"the {self.mask} mask is {mask.dtype.value}, expected {expected.value}")
         if mask.rank > 4:
             raise Refused(f"the mask {mask} has more than 4 dims")
@@ -95,7 +95,7 @@ class Attention(Op):
                 logits = self.softcap * np.tanh(logits / self.softcap)
             if self.mask == "additive":
                 # The sum is rounded to the working type, where a finite -3.4e38 swallows the logit.
-                logits = (logits + inputs[3].astype(np.float64)).astype(inputs[0].dtype).astype(np.float64)
+                logits = (logits + inputs[3].astype(np.float64)).astype(inputs[3].dtype).astype(np.float64)
             elif self.mask == "boolean":
                 logits = np.where(inputs[3], logits, self.hidden_logit)
             if self.causal != "none":

@@ -1,19 +1,19 @@
-"""`conv2d`, `pool2d` and `resize2d` over images with the channels last. ONNX has them first; the lowering permutes."""
+"""`conv2d` and `pool2d` over images with the channels last. ONNX has them first; the lowering permutes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from ortisan.registry.dims import Dim, Facts, ceil_div, floor_div, is_static, minimum, product, settle
-from ortisan.registry.dtypes import Array
+from ortisan.registry.dims import Dim, Facts, ceil_div, floor_div, minimum, product, settle
+from ortisan.registry.dtypes import Array, DType
 from ortisan.registry.graph import DimValues, Op, TensorType
 from ortisan.registry.refusal import Refused
 
-__all__ = ["Conv2d", "Pool2d", "Resize2d"]
+__all__ = ["Conv2d", "Pool2d"]
 
 Pair = tuple[int, int]
 Pads = tuple[int, int, int, int]
@@ -91,7 +91,8 @@ class Pool2d(Op):
     """The largest element or the mean of each window of x[N,H,W,C]. torch: F.max_pool2d, F.avg_pool2d.
 
     A mean counts the padding when `counts_padding`. With `ceil`, windows that only begin inside of the padded image are
-    there as well, and what they have beyond its end is in no mean.
+    there as well, and what they have beyond its end is in no mean. With `indices` a second output says where in its
+    image [H,W] the first largest element is, a NaN being the largest.
     """
 
     kind: Literal["max", "mean"]
@@ -101,13 +102,14 @@ class Pool2d(Op):
     counts_padding: bool = False
     dilations: Pair = (1, 1)
     ceil: bool = False
+    indices: bool = False
 
     stem: ClassVar[str] = "pool2d"
     ait: ClassVar[str | None] = "max_pool2d, avg_pool2d"
 
     @property
     def name(self) -> str:
-        return f"{self.kind}_pool2d"
+        return f"{self.kind}_pool2d{'_indices' if self.indices else ''}"
 
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
         (x,) = inputs
@@ -119,7 +121,8 @@ class Pool2d(Op):
         rows, columns = (self._count(x.shape[1 + axis], axis) for axis in (0, 1))
         for count in (rows, columns):
             facts.at_least(count, 0, "the output of a pool")
-        return (TensorType(x.dtype, (x.shape[0], rows, columns, x.shape[3])),)
+        pooled = (x.shape[0], rows, columns, x.shape[3])
+        return (TensorType(x.dtype, pooled), *([TensorType(DType.INT64, pooled)] if self.indices else []))
 
     @property
     def _spans(self) -> Pair:
@@ -145,83 +148,15 @@ class Pool2d(Op):
         starts = [(i * self.dilations[0], j * self.dilations[1]) for i, j in places]
         windows = [_strided(wide, place, (rows, columns), self.strides) for place in starts]
         if not mean:
-            return (np.max(windows, axis=0).astype(inputs[0].dtype),)
+            y = np.max(windows, axis=0).astype(inputs[0].dtype)
+            return (y, self._places(windows, starts, x.shape[2])) if self.indices else (y,)
         total = np.sum([_strided(counts, place, (rows, columns), self.strides) for place in starts], axis=0)
         return ((np.sum(windows, axis=0) / total).astype(inputs[0].dtype),)
 
-
-def _centers(at: Array, scale: Any, have: int, want: int) -> Array:
-    return np.asarray((at + np.float32(0.5)) / scale - np.float32(0.5))
-
-
-def _symmetric_centers(at: Array, scale: Any, have: int, want: int) -> Array:
-    adjustment = np.float32(want) / (scale * np.float32(have))
-    offset = np.float32(have) / 2 * (1 - adjustment)
-    return np.asarray(offset + (at + np.float32(0.5)) / scale - np.float32(0.5))
-
-
-COORDINATES: dict[str, Callable[[Array, Any, int, int], Array]] = {
-    "half_pixel": _centers,
-    "half_pixel_symmetric": _symmetric_centers,
-    "pytorch_half_pixel": lambda at, scale, have, want: _centers(at, scale, have, want) if want > 1 else at * 0,
-    "align_corners": lambda at, scale, have, want: at * np.float32(have - 1) / np.float32(max(want - 1, 1)),
-    "asymmetric": lambda at, scale, have, want: at / scale,
-    "tf_half_pixel_for_nn": lambda at, scale, have, want: (at + np.float32(0.5)) / scale,
-}
-"""Where an output place is in the input, in float32 as ONNX Runtime computes it. The C++ functions have these names."""
-
-ROUNDINGS: dict[str, Callable[[Array], Array]] = {
-    "round_prefer_floor": lambda at: np.ceil(at - np.float32(0.5)),
-    "round_prefer_ceil": lambda at: np.floor(at + np.float32(0.5)),
-    "floor": np.floor,
-    "ceil": np.ceil,
-}
-
-
-@dataclass(frozen=True)
-class Resize2d(Op):
-    """x[N,H,W,C] with another height and width, the nearest pixel or between four. torch: F.interpolate.
-
-    `scales` are what the places are divided by; None is the quotient of the sizes.
-    """
-
-    mode: Literal["nearest", "linear"]
-    size: tuple[Dim, Dim]
-    scales: tuple[float | None, float | None]
-    coordinates: str
-    rounding: str
-
-    stem: ClassVar[str] = "resize2d"
-    ait: ClassVar[str | None] = None
-
-    @property
-    def name(self) -> str:
-        return f"resize2d_{self.mode}"
-
-    def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
-        (x,) = inputs
-        if x.rank != 4 or (self.mode == "linear" and not x.dtype.is_float):
-            raise Refused(f"resize2d_{self.mode} needs images with 4 dims, of floats if linear, not {x}")
-        for have, want in zip(x.shape[1:3], self.size, strict=True):
-            if is_static(have) and have == 0 and want != 0:
-                raise Refused(f"an image without pixels can't be resized to {want}")
-            facts.at_least(want, 0, "a size")
-        return (TensorType(x.dtype, (x.shape[0], *self.size, x.shape[3])),)
-
-    def reference(self, inputs: Sequence[Array], dims: DimValues) -> tuple[Array, ...]:
-        x = inputs[0]
-        for axis, (want, scale) in enumerate(zip(dims.shape(self.size), self.scales, strict=True), 1):
-            x = self._along(x, axis, want, scale)
-        return (x.astype(inputs[0].dtype),)
-
-    def _along(self, x: Array, axis: int, want: int, scale: float | None) -> Array:
-        have = x.shape[axis]
-        factor = np.float32(scale if scale is not None else np.float32(want) / np.float32(max(have, 1)))
-        at = COORDINATES[self.coordinates](np.arange(want, dtype=np.float32), factor, have, want).astype(np.float32)
-        if self.mode == "nearest":
-            return np.take(x, np.clip(ROUNDINGS[self.rounding](at), 0, have - 1).astype(np.int64), axis)
-        at = np.clip(at, 0, have - 1)
-        low = at.astype(np.int64)
-        share = (at - low).astype(np.float64).reshape((-1, *(1,) * (x.ndim - 1 - axis)))
-        low_part, high_part = np.take(x, low, axis), np.take(x, np.minimum(low + 1, have - 1), axis)
-        return np.asarray((1 - share) * low_part.astype(np.float64) + share * high_part.astype(np.float64))
+    def _places(self, windows: Sequence[Array], starts: Sequence[Pair], width: int) -> Array:
+        first = np.argmax(windows, axis=0)
+        rows, columns = np.ogrid[: first.shape[1], : first.shape[2]]
+        down, right = (np.array([start[axis] for start in starts])[first] for axis in (0, 1))
+        row = down + (rows * self.strides[0] - self.pads[0])[..., None]
+        column = right + (columns * self.strides[1] - self.pads[1])[..., None]
+        return np.asarray(row * width + column, np.int64)

@@ -1,4 +1,5 @@
-"""Normalisations: `softmax`, `log_softmax` along one axis, `layernorm` and `rms_norm` over the trailing ones."""
+"""Normalisations: `softmax`, `log_softmax` along one axis, `layernorm` and `rms_norm` over the trailing ones, and
+`group_norm` of images with the channels last."""
 
 from __future__ import annotations
 
@@ -8,12 +9,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from ortisan.registry.dims import Facts, product
+from ortisan.registry.dims import Dim, Facts, product
 from ortisan.registry.dtypes import Array, DType
 from ortisan.registry.graph import DimValues, Op, TensorType
 from ortisan.registry.refusal import Refused
 
-__all__ = ["LayerNorm", "RmsNorm", "Softmax"]
+__all__ = ["GroupNorm", "LayerNorm", "RmsNorm", "Softmax"]
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,48 @@ class LayerNorm(Op):
                 return outputs
             wide = np.float64 if inputs[0].dtype == np.float64 else np.float32
             return (*outputs, mean.astype(wide), inverse.astype(wide))
+
+
+@dataclass(frozen=True)
+class GroupNorm(Op):
+    """(x - mean) / sqrt(var + eps) * gamma + beta of x[N,...,C] over places and a group's channels.
+    torch: F.group_norm.
+
+    Inputs: x, gamma[C] and beta[C]. A group for each channel is an instance normalisation.
+    """
+
+    groups: Dim
+    epsilon: float
+
+    stem: ClassVar[str] = "group_norm"
+    ait: ClassVar[str | None] = "ours"
+
+    def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
+        x = inputs[0]
+        if not x.dtype.is_float or any(t.dtype is not x.dtype for t in inputs):
+            raise Refused(f"group_norm needs one float type, not {', '.join(t.dtype.value for t in inputs)}")
+        if x.rank < 2 or any(t.rank != 1 for t in inputs[1:]):
+            raise Refused(
+                f"group_norm needs batch, channels, and a number per channel, not {', '.join(map(str, inputs))}"
+            )
+        if self.groups == 0:
+            raise Refused("a normalisation of 0 groups is not defined")
+        facts.divisible(x.shape[-1], self.groups, "channels and groups")
+        for affine in inputs[1:]:
+            facts.equal(affine.shape[0], x.shape[-1], "scale and channels")
+        return (x,)
+
+    def reference(self, inputs: Sequence[Array], dims: DimValues) -> tuple[Array, ...]:
+        x, gamma, beta = (t.astype(np.float64) for t in inputs)
+        groups = dims(self.groups)
+        if x.size == 0:
+            return (inputs[0],)
+        parts = x.reshape(x.shape[0], -1, groups, x.shape[-1] // groups)
+        with np.errstate(all="ignore"):
+            mean = parts.mean(axis=(1, 3), keepdims=True)
+            variance = ((parts - mean) ** 2).mean(axis=(1, 3), keepdims=True)
+            normal = ((parts - mean) / np.sqrt(variance + self.epsilon)).reshape(x.shape)
+            return ((normal * gamma + beta).astype(inputs[0].dtype),)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from ortisan.registry.builder import Builder
-from ortisan.registry.dims import Dim, Shape, product
+from ortisan.registry.dims import Dim, Shape, is_static, product
 from ortisan.registry.graph import Graph, Node, Op, Value
 from ortisan.registry.ops import (
     Cast,
@@ -22,6 +24,8 @@ from ortisan.registry.ops import (
     DynamicSlice,
     Elementwise,
     Expand,
+    GroupNorm,
+    LayerNorm,
     Pad,
     Permute,
     Pool2d,
@@ -62,6 +66,8 @@ class _ChannelsLast(Rule):
         if isinstance(op, (Elementwise, Cast)):
             operands = _operands(b, inputs, len(node.output.shape))
             return None if operands is None else [_permuted(b, b.add(op, *operands), first(len(node.output.shape)))]
+        if isinstance(op, LayerNorm):
+            return _normalized(b, op, inputs, node.output.shape)
         image = _image(b, inputs[0]) if inputs else None
         if image is None:
             return None
@@ -86,12 +92,34 @@ def _permuted(b: Builder, x: Value, order: tuple[int, ...]) -> Value:
     before = b.producer(x)
     if before is not None and isinstance(before.op, Permute):
         x, order = before.inputs[0], tuple(before.op.order[axis] for axis in order)
+    elif before is not None and isinstance(before.op, Reshape) and order != first(len(order)):
+        joined = _joined(b, before.inputs[0], x.shape, order)
+        if joined is not None:
+            return joined
     if _moves_nothing(x.shape, order):
         shape = tuple(x.shape[axis] for axis in order)
         before = b.producer(x)
         is_undone = before is not None and isinstance(before.op, Reshape) and before.inputs[0].shape == shape
         return before.inputs[0] if before is not None and is_undone else b.reshape(x, shape)
     return b.permute(x, order)
+
+
+def _joined(b: Builder, x: Value, shape: Shape, order: Sequence[int]) -> Value | None:
+    """A permute of neighbouring axes that were joined, as one with what permuted them before: pixels of a shuffle."""
+    before, groups, axis = b.producer(x), [], 0
+    if before is None or not isinstance(before.op, Permute) or len(x.shape) <= len(shape):
+        return None
+    for dim in shape:
+        begin, axis = axis, axis + 1
+        while axis < len(x.shape) and product(x.shape[begin:axis]) != dim:
+            axis += 1
+        if product(x.shape[begin:axis]) != dim:
+            return None
+        groups.append(range(begin, axis))
+    if axis != len(x.shape):
+        return None
+    apart = tuple(before.op.order[inner] for outer in order for inner in groups[outer])
+    return b.reshape(b.permute(before.inputs[0], apart), (shape[axis] for axis in order))
 
 
 def _moves_nothing(shape: Shape, order: Sequence[int]) -> bool:
@@ -126,6 +154,8 @@ def _is_wide(shape: Shape, images: Sequence[Value | None]) -> bool:
 def _reshaped(b: Builder, x: Value, shape: Shape) -> Value | None:
     """A reshape of [N, channels, places] that keeps the channels, or one that keeps the places of an image."""
     before = b.producer(x)
+    if before is not None and isinstance(before.op, Reshape) and before.inputs[0].shape == shape:
+        return before.inputs[0]
     if before is None or not isinstance(before.op, Permute) or len(x.shape) < 3 or len(shape) < 3:
         return None
     source, order, rank = before.inputs[0], before.op.order, len(x.shape)
@@ -138,6 +168,24 @@ def _reshaped(b: Builder, x: Value, shape: Shape) -> Value | None:
         regrouped = b.reshape(grouped, (shape[0], *shape[-2:], *shape[1:-2]))
         return _permuted(b, regrouped, (0, *range(3, len(shape)), 1, 2))
     return None
+
+
+def _normalized(b: Builder, op: LayerNorm, inputs: Sequence[Value], shape: Shape) -> Sequence[Value] | None:
+    """Rows of all places of a channel, or of those of some channels: an instance or a group normalisation."""
+    (x, *affine), whole = inputs, b.producer(inputs[0])
+    if op.axis != 2 or affine or op.statistics:
+        return None
+    image = _image(b, x)
+    if image is None and whole is not None and isinstance(whole.op, Reshape) and len(x.shape) == 3:
+        image = _image(b, whole.inputs[0])
+    if image is None or image.shape[0] != x.shape[0] or not is_static(image.shape[-1]):
+        return None
+    channels, groups = image.shape[-1], x.shape[1]
+    if not is_static(groups) or groups == 0 or channels % groups:
+        return None
+    ones, zeros = (b.constant(np.full(channels, number, x.dtype.numpy)) for number in (1, 0))
+    normal = b.add(GroupNorm(groups, op.epsilon), image, ones, zeros)
+    return [b.reshape(_permuted(b, normal, first(len(image.shape))), shape)]
 
 
 def _reduced(b: Builder, op: Reduce, image: Value, shape: Shape) -> Sequence[Value] | None:

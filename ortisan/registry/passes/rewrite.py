@@ -23,13 +23,16 @@ PASSES = {
     "channels_last": "images keep their channels last from one convolution to the next",
     "fold_affine": "factors and terms per channel join the filters and the bias of a convolution",
     "pointwise": "convolutions that are matrix products become some",
+    "widen": "convolutions and pools of 16-bit floats are computed in float32",
+    "narrow_products": "matrix products get operands of the precision that was asked for",
     "to_dialect": "ops are composed of those that AITemplate has",
-    "fuse_chains": "functions of integers and bools, and those that AITemplate lacks, become chains",
     "join_products": "products of one tensor with several weights become one",
+    "read_in_place": "attention, rotary embeddings and caches read where products wrote",
+    "fuse_chains": "functions of integers and bools, and those that AITemplate lacks, become chains",
     "set_barriers": "views keep AITemplate from fusing what it can't",
 }
-"""Every step whose op graph can be printed, in the order they run: on CPUs `lower` and those of images, on GPUs all but
-`pointwise`."""
+"""Every step whose op graph can be printed, in the order they run: on CPUs `lower`, those of images, `widen` and
+`narrow_products`, on GPUs all but `pointwise`, `widen` and `narrow_products`."""
 
 
 class Rule:

@@ -7,10 +7,11 @@
 
 namespace ortisan {
 
-// The past is [outer, past, inner], the output [outer, length, inner], the update [outer, rows, inner]; `outer` counts the pieces of
-// all batches, each of which has a start of its own where `starts` is not null.
+// The past is [outer, past, inner], the output [outer, length, inner], the update [outer, rows, inner] through strides.
+// `outer` counts the pieces of all batches, each of which has a start of its own where `starts` is not null.
 struct CacheShape {
   int64_t batch, outer, past, length, rows, inner, start;
+  int64_t batch_stride, piece_stride, row_stride;  // of the update
 };
 
 // The row of the output that row i of the update is written to; in a linear cache it may be none of it.
@@ -39,18 +40,21 @@ __global__ void write_rows_kernel(CacheShape c, int64_t first, const E* update, 
     const int64_t piece = at / rows, i = first + at % rows;
     const int64_t row = written_row<circular>(c, starts, piece, i);
     const bool inside = row >= 0 && row < c.length;
+    const int64_t pieces = c.outer / c.batch;
+    const E* from = update + piece / pieces * c.batch_stride + piece % pieces * c.piece_stride + i * c.row_stride;
     if (!inside && threadIdx.x == 0) report(fault, code);
     for (int64_t k = threadIdx.x; inside && k < c.inner; k += blockDim.x)
-      out[(piece * c.length + row) * c.inner + k] = update[(piece * c.rows + i) * c.inner + k];
+      out[(piece * c.length + row) * c.inner + k] = from[k];
   }
 }
 
-// numbers: batch, outer, past, length, rows, inner, start, code. tensors: past, update, [starts,] out, fault. The output may be the past's
-// memory: then only new rows are written.
+// numbers: batch, outer, past, length, rows, inner, start, where the update begins and its strides, code. tensors: past,
+// update, [starts,] out, fault. The output may be the past's memory: then only new rows are written.
 template <bool circular, bool has_starts, class E, class I>
 void cache_write(void* const* tensors, const int64_t* numbers, cudaStream_t stream) {
-  const CacheShape c{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6]};
-  const E *past = static_cast<const E*>(tensors[0]), *update = static_cast<const E*>(tensors[1]);
+  const CacheShape c{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4],
+                     numbers[5], numbers[6], numbers[8], numbers[9], numbers[10]};
+  const E *past = static_cast<const E*>(tensors[0]), *update = static_cast<const E*>(tensors[1]) + numbers[7];
   const I* starts = has_starts ? static_cast<const I*>(tensors[2]) : nullptr;
   E* out = static_cast<E*>(tensors[has_starts ? 3 : 2]);
   const int64_t count = c.outer * c.length * c.inner, have = c.outer * c.past * c.inner;
@@ -67,7 +71,7 @@ void cache_write(void* const* tensors, const int64_t* numbers, cudaStream_t stre
   const unsigned lanes = lanes_for(c.inner, 1, threads_per_block);
   const dim3 block(lanes, unsigned(threads_per_block) / lanes);
   write_rows_kernel<circular><<<blocks_for(rows, block.y), block, 0, stream>>>(
-      c, first, update, starts, out, static_cast<int32_t*>(tensors[has_starts ? 4 : 3]), numbers[7]);
+      c, first, update, starts, out, static_cast<int32_t*>(tensors[has_starts ? 4 : 3]), numbers[11]);
 }
 
 }  // namespace ortisan

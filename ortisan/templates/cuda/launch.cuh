@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <cstring>
 
 namespace ortisan {
 
@@ -21,6 +22,14 @@ inline unsigned lanes_for(int64_t n, int64_t low, int64_t high) {
   int64_t lanes = low;
   while (lanes < n && lanes < high) lanes *= 2;
   return static_cast<unsigned>(lanes);
+}
+
+// The float whose bits a number is.
+inline float as_float(int64_t bits) {
+  const uint32_t low = static_cast<uint32_t>(bits);
+  float x;
+  memcpy(&x, &low, sizeof(x));
+  return x;
 }
 
 // What a kernel is given by value.

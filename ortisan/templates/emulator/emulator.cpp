@@ -13,7 +13,7 @@ namespace {
 
 std::atomic<int> checks{ORTISAN_EMULATOR_BOUNDS | ORTISAN_EMULATOR_UNINITIALIZED | ORTISAN_EMULATOR_RACES};
 std::atomic<int> threads{0};
-thread_local std::string error;
+thread_local std::string error, kernel, shown;
 
 int fail(int code, std::string text) {
   error = std::move(text);
@@ -40,6 +40,10 @@ std::string misfit(const Kernel& kernel, const unsigned grid[3], const unsigned 
   return "";
 }
 
+OrtisanEmulatorCounters counters_of(const Totals& t) {
+  return {t.launches, t.blocks, t.instructions, t.matrix_products, t.loaded, t.stored};
+}
+
 }  // namespace
 
 extern "C" {
@@ -57,7 +61,7 @@ int ortisan_emulator_launch(const char* name, const unsigned grid[3], const unsi
   if (kernel == nullptr) return fail(ORTISAN_EMULATOR_NO_KERNEL, std::string("no program has the kernel ") + name);
   const std::string wrong = misfit(*kernel, grid, block, shared);
   if (!wrong.empty())
-    return fail(ORTISAN_EMULATOR_INVALID_CONFIGURATION, kernel->name + " can't be launched: " + wrong);
+    return fail(ORTISAN_EMULATOR_INVALID_CONFIGURATION, short_name(kernel->name) + " can't be launched: " + wrong);
   Launch launch;
   launch.kernel = kernel;
   for (int d = 0; d < 3; ++d) launch.grid[d] = grid[d], launch.block[d] = block[d];
@@ -93,11 +97,17 @@ void ortisan_emulator_release(const void* begin) { remove_extent(begin); }
 void ortisan_emulator_check(int which) { checks = which; }
 void ortisan_emulator_use_threads(int count) { threads = count; }
 
-void ortisan_emulator_count(OrtisanEmulatorCounters* counters) {
-  const Totals t = take_totals(false);
-  *counters = {t.launches, t.blocks, t.instructions, t.matrix_products, t.loaded, t.stored};
+void ortisan_emulator_count(OrtisanEmulatorCounters* counters) { *counters = counters_of(counted()); }
+int ortisan_emulator_count_kernel(size_t number, const char** name, const char** readable,
+                                  OrtisanEmulatorCounters* counters) {
+  Totals totals;
+  if (!counted(number, &kernel, &totals)) return 1;
+  *counters = counters_of(totals);
+  shown = short_name(kernel);
+  *name = kernel.c_str(), *readable = shown.c_str();
+  return 0;
 }
-void ortisan_emulator_reset_counters(void) { take_totals(true); }
+void ortisan_emulator_reset_counters(void) { reset_counts(); }
 
 const char* ortisan_emulator_error(void) { return error.c_str(); }
 

@@ -74,6 +74,10 @@ void ortisan_emulator_release(const void* begin);
 void ortisan_emulator_check(int checks);
 void ortisan_emulator_use_threads(int threads);  // over blocks; 0: one per CPU that this process may use
 void ortisan_emulator_count(OrtisanEmulatorCounters* counters);
+// The same of one kernel, in the order in which they were first launched: its name, mangled and shortened for people (valid
+// until this thread's next call), and its counters. Gives 1 when `number` is too large.
+int ortisan_emulator_count_kernel(size_t number, const char** name, const char** readable,
+                                  OrtisanEmulatorCounters* counters);
 void ortisan_emulator_reset_counters(void);
 
 // The reason of this thread's last failure: kernel, line, block, thread and what was wrong. Valid until its next call.

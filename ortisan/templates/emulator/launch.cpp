@@ -12,7 +12,6 @@ namespace ortisan::emulator {
 namespace {
 
 std::mutex guard;
-Totals totals;
 
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -95,13 +94,15 @@ class Arena {
     block_.run();
   }
 
-  void count(uint64_t blocks) {
-    const std::lock_guard<std::mutex> lock(guard);
-    totals.blocks += blocks;
+  // What was done by so many blocks.
+  Totals done(uint64_t blocks) const {
+    Totals totals;
+    totals.blocks = blocks;
     for (const Warp& w : block_.warps) totals.instructions += w.executed;
-    totals.matrix_products += block_.matrix_products;
-    totals.loaded += block_.loaded;
-    totals.stored += block_.stored;
+    totals.matrix_products = block_.matrix_products;
+    totals.loaded = block_.loaded;
+    totals.stored = block_.stored;
+    return totals;
   }
 
  private:
@@ -136,29 +137,22 @@ std::string run_grid(Launch& launch, int threads) {
   const uint64_t blocks = uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
   const uint32_t size = launch.block[0] * launch.block[1] * launch.block[2];
   std::atomic<uint64_t> next{0};
+  Totals totals;
+  totals.launches = 1;
   const auto work = [&] {
     Arena arena(launch, size);
     uint64_t done = 0;
     for (uint64_t number; !launch.failed() && (number = next++) < blocks; ++done) arena.run(number);
-    arena.count(done);
+    const std::lock_guard<std::mutex> lock(guard);
+    totals.add(arena.done(done));
   };
   const auto helpers = static_cast<uint64_t>(std::max(threads, 1)) - 1;
   std::vector<std::thread> others;
   for (uint64_t k = 0; k < std::min(helpers, blocks - 1); ++k) others.emplace_back(work);
   work();
   for (std::thread& other : others) other.join();
-  {
-    const std::lock_guard<std::mutex> lock(guard);
-    ++totals.launches;
-  }
+  count(launch.kernel->name, totals);
   return launch.error();
-}
-
-Totals take_totals(bool reset) {
-  const std::lock_guard<std::mutex> lock(guard);
-  const Totals now = totals;
-  if (reset) totals = Totals();
-  return now;
 }
 
 }  // namespace ortisan::emulator

@@ -155,8 +155,6 @@ class Warp {
   // Registers without a value are followed until the value counts: kernels may load more than they use.
   std::vector<Unwritten> unwritten;
   void mark_unwritten(uint32_t place, uint32_t lanes, uint32_t line);
-  uint32_t unwritten_sums(const Instr& instr, uint8_t result, uint32_t* line) const;
-  void pass_on(uint32_t place, uint32_t running, uint32_t lanes, uint32_t line);
   uint32_t unwritten_lanes(uint32_t place, uint32_t* line = nullptr) const;
 
   std::vector<Copy> copies;
@@ -171,6 +169,8 @@ class Warp {
 
  private:
   void follow(const Instr& instr);
+  void follow_product(const Instr& instr);
+  void set_unwritten(uint32_t place, uint32_t lanes, uint32_t line);
   void push(uint32_t at, uint32_t lanes, Wait wait, const Instr* instr, int barrier = 0);
   bool pick();
   bool at_barrier() const;

@@ -23,43 +23,8 @@ void Warp::mark_unwritten(uint32_t place, uint32_t lanes, uint32_t line) {
   unwritten.push_back({place, lanes, line});
 }
 
-// Whether a group of four lanes has one of these, a bit for each of the eight.
-static uint32_t groups_of(uint32_t lanes) {
-  uint32_t groups = 0;
-  for (uint32_t g = 0; g < 8; ++g) groups |= static_cast<uint32_t>((lanes >> 4 * g & 0xfu) != 0) << g;
-  return groups;
-}
-
-// The lanes for which a result of mma has no value. Registers of A are by turns of the row of a lane's group and of the row 8 below,
-// those of B of the column that the group is the number of; the first half of the results is of the upper row. Two columns are in two
-// registers, or in one of 16-bit sums. So a row that nobody wrote spoils its own sums only.
-uint32_t Warp::unwritten_sums(const Instr& instr, uint8_t result, uint32_t* line) const {
-  const uint32_t sums = instr.results, rows_and_columns = instr.sources - sums, columns = rows_and_columns / 3;
-  const uint32_t* sources = instr.op + sums;
-  const bool lower = result >= sums / 2;
-  uint32_t lanes = unwritten_lanes(sources[rows_and_columns + result], line);
-  for (uint32_t a = lower ? 1 : 0; a < 2 * columns; a += 2) {
-    const uint32_t groups = groups_of(unwritten_lanes(sources[a], line));
-    for (uint32_t g = 0; g < 8; ++g)
-      if ((groups >> g & 1) != 0) lanes |= 0xfu << 4 * g;
-  }
-  for (uint32_t b = 2 * columns; b < rows_and_columns; ++b) {
-    const uint32_t groups = groups_of(unwritten_lanes(sources[b], line));
-    for (uint32_t n = 0; n < 8; ++n)
-      if ((groups >> n & 1) != 0 && (sums == 2 || n % 2 == result % 2)) lanes |= 0x11111111u << n / 2;
-  }
-  return lanes;
-}
-
-void Warp::pass_on(uint32_t place, uint32_t running, uint32_t lanes, uint32_t line) {
-  const uint32_t before = unwritten_lanes(place), after = (before & ~running) | lanes;
-  if (before == after) return;
-  for (Unwritten& value : unwritten)
-    if (value.place == place) value.lanes = 0;
-  if (after != 0) mark_unwritten(place, after, line);
-}
-
 void Warp::follow(const Instr& instr) {
+  if (instr.use == kMultiplies) return follow_product(instr);
   uint32_t running = active, line = 0;
   if (instr.guard != kNone) {
     const uint32_t bits = *at<uint32_t>(instr.guard & ~kNegated);
@@ -84,15 +49,41 @@ void Warp::follow(const Instr& instr) {
     return;
   }
   if (instr.use == kPassOnTogether && lanes != 0) lanes = running;
-  uint32_t passed[8];
   for (uint8_t k = 0; k < instr.results; ++k)
-    passed[k % 8] = instr.use == kMultiplies ? unwritten_sums(instr, k, &line) & running : lanes;
-  for (uint8_t k = 0; k < instr.results; ++k)
-    if (instr.op[k] != kNone) pass_on(instr.op[k], running, passed[k % 8], line);
+    if (instr.op[k] != kNone) set_unwritten(instr.op[k], (unwritten_lanes(instr.op[k]) & ~running) | lanes, line);
+}
+
+// The products of m16n8: lanes 4g to 4g+3 have rows g and g+8 of A, C and D, in every other register, and column g of B; lane
+// 4g+t has columns 2t and 2t+1 of C and D. An element of D has no value where its row of A, its column of B or its C has none.
+void Warp::follow_product(const Instr& instr) {
+  const uint8_t many = instr.results;  // registers of C and D
+  const uint8_t count = static_cast<uint8_t>((instr.sources - many) / 3);  // of B
+  const uint32_t* sources = instr.op + many;
+  uint32_t line = 0, rows[2] = {0, 0}, columns = 0;
+  for (uint8_t k = 0; k < 2 * count; ++k) rows[k & 1] |= unwritten_lanes(sources[k], &line);
+  for (uint8_t k = 2 * count; k < 3 * count; ++k) columns |= unwritten_lanes(sources[k], &line);
+  uint32_t found[4];
+  for (uint8_t k = 0; k < many; ++k) {
+    uint32_t lanes = unwritten_lanes(sources[3 * count + k], &line);
+    const uint32_t own_rows = rows[many == 4 ? k >> 1 : k];
+    for (uint32_t lane = 0; lane < kLanes; ++lane) {
+      const uint32_t column = lane % 4 * 2;
+      const bool row = (own_rows >> (lane & ~3u) & 0xf) != 0;
+      const bool first = (columns >> 4 * column & 0xf) != 0, second = (columns >> 4 * (column + 1) & 0xf) != 0;
+      if (row || (many == 4 ? ((k & 1) != 0 ? second : first) : first || second)) lanes |= 1u << lane;
+    }
+    found[k] = lanes;
+  }
+  for (uint8_t k = 0; k < many; ++k) set_unwritten(instr.op[k], found[k], line);
+}
+
+void Warp::set_unwritten(uint32_t place, uint32_t lanes, uint32_t line) {
+  if (unwritten_lanes(place) == lanes) return;
   size_t kept = 0;
   for (const Unwritten& value : unwritten)
-    if (value.lanes != 0) unwritten[kept++] = value;
+    if (value.place != place) unwritten[kept++] = value;
   unwritten.resize(kept);
+  if (lanes != 0) unwritten.push_back({place, lanes, line});
 }
 
 }  // namespace ortisan::emulator

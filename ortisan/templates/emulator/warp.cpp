@@ -4,7 +4,7 @@
 #include <cstdarg>
 #include <cstdio>
 
-#include "machine.h"
+#include "program.h"
 
 namespace ortisan::emulator {
 
@@ -176,8 +176,7 @@ void Warp::fail(const Instr& instr, int lane, const char* form, ...) {
   const uint32_t thread = index * kLanes + static_cast<uint32_t>(lane);
   const uint32_t x = thread % launch.block[0], yz = thread / launch.block[0];
   char text[1000];
-  // CUTLASS's names are longer than the text.
-  const std::string& name = launch.kernel->name;
+  const std::string name = short_name(launch.kernel->name);
   std::snprintf(text, sizeof text, "%.200s%s, line %u (%s), block (%u, %u, %u), thread (%u, %u, %u): %s", name.c_str(),
                 name.size() > 200 ? "..." : "", instr.line, instr.text, block->id[0], block->id[1], block->id[2], x,
                 yz % launch.block[1], yz / launch.block[1], what);

@@ -15,9 +15,10 @@ from ortisan.codegen.ait.ops import (
     reduce,
     rotary,
     rows,
+    sampling,
 )
 from ortisan.registry.graph import Op
 
-_FAMILIES = (attention, cache, elementwise, gather, generate, images, move, products, reduce, rotary, rows)
+_FAMILIES = (attention, cache, elementwise, gather, generate, images, move, products, reduce, rotary, rows, sampling)
 AIT_OPS: dict[type[Op], AitOp] = {row.op: row for family in _FAMILIES for row in family.OPS}
 """Op -> its row; what is in none stays in ONNX Runtime."""

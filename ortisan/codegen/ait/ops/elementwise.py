@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from ortisan.codegen.ait.ait_op import AitOp
 from ortisan.codegen.ait.calls import CallWriter
 from ortisan.codegen.ait.composer import Composer
@@ -54,11 +56,19 @@ def _compose_elementwise(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequ
 
 
 def _with_bias(b: Composer, x: Value, y: Value) -> Value | None:
-    """A product and the vector that is added to each of its rows, in one."""
-    for product_, bias in ((x, y), (y, x)):
+    """A product and the vector that is added to each of its rows, in one.
+
+    Where a tensor is added, the product has a bias of zeros: AITemplate adds tensors to products that have a bias only.
+    """
+    for product_, added in ((x, y), (y, x)):
         node = b.producer(product_)
-        if node is not None and node.op == Gemm("rcr") and _is_row(bias, product_):
-            return b.add(Gemm("rcr", bias=True), *node.inputs, b.reshape(bias, bias.shape[-1:]))
+        if node is None or node.op != Gemm("rcr"):
+            continue
+        if _is_row(added, product_):
+            return b.add(Gemm("rcr", bias=True), *node.inputs, b.reshape(added, added.shape[-1:]))
+        if added.shape == product_.shape and added.data is None and node.inputs[1].data is not None:
+            zeros = b.constant(np.zeros(product_.shape[-1:], product_.dtype.numpy), "zeros")
+            return b.elementwise("ADD", b.add(Gemm("rcr", bias=True), *node.inputs, zeros), added)
     return None
 
 

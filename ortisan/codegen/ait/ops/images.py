@@ -70,8 +70,8 @@ def _pool2d_rule(node: Node, bounds: Bounds) -> Reason:
     assert isinstance(op, Pool2d)
     if len({*op.kernel}) > 1 or len({*op.strides}) > 1 or len({*op.pads}) > 1:
         return "AITemplate's pools have square windows, with one stride and one padding"
-    if op.dilations != (1, 1) or op.ceil:
-        return "AITemplate's pools have no dilations, and no windows that end outside of the padded image"
+    if op.dilations != (1, 1) or op.ceil or op.indices:
+        return "AITemplate's pools have no dilations, no indices, and no windows that end outside of the padded image"
     if op.kind == "mean" and op.pads[0] and not op.counts_padding:
         return "AITemplate's avg_pool2d counts the padding"
     if x.dtype not in (DType.FLOAT16, DType.FLOAT32):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ortisan.codegen.ait.ait_op import AitOp
-from ortisan.codegen.ait.calls import HEADS_AND_ROWS, CallWriter
+from ortisan.codegen.ait.calls import CallWriter
 from ortisan.codegen.ait.composer import Composer
 from ortisan.codegen.ait.dims import Bounds, range_of
 from ortisan.codegen.ait.ops.generate import compose_full
@@ -46,11 +46,7 @@ def _compose_permute(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence
 
 def _call_permute(w: CallWriter, node: Node) -> None:
     assert isinstance(node.op, Permute)
-    ready = w.rows_first(node.inputs[0])
-    if ready is not None and node.op.order == HEADS_AND_ROWS:
-        w.alias(node, ready)
-    else:
-        w.add(node, "permute", [w.read(node.inputs[0]), list(node.op.order)])
+    w.add(node, "permute", [w.read(node.inputs[0]), list(node.op.order)])
 
 
 def _expand_rule(node: Node, bounds: Bounds) -> Reason:
@@ -234,11 +230,6 @@ def _block(b: Composer, x: Value, axis: int, size: Dim, value: float) -> Value |
     if size == 0:
         return None
     return compose_full(b, Full((*x.shape[:axis], size, *x.shape[axis + 1 :]), value, x.dtype), ())[0]
-
-
-def padded_width(b: Composer, dim: Dim) -> int:
-    """A multiple of 8 that is above all that the dim can be, as pad_last_dim wants it."""
-    return -(-(range_of(dim, b.bounds)[1] + 1) // 8) * 8
 
 
 def _call_pad(w: CallWriter, node: Node) -> None:

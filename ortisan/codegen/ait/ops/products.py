@@ -11,7 +11,7 @@ from ortisan.codegen.ait.dims import Bounds
 from ortisan.codegen.ait.rules import Reason, floats, static
 from ortisan.registry.dims import Dim, product
 from ortisan.registry.graph import Node, Op, Value
-from ortisan.registry.ops import Bmm, Gemm, Reshape
+from ortisan.registry.ops import BlockGemm, Bmm, Gemm, Reshape
 from ortisan.registry.refusal import Refused
 
 
@@ -32,6 +32,16 @@ def _compose_gemm(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Va
     rows = b.reshape(x, (1, *x.shape)) if len(x.shape) == 1 else _unjoined(b, x)
     y = b.add(Gemm(layout, op.bias), rows, w, *inputs[2:])
     return [b.reshape(y, (*x.shape[:-1], y.shape[-1]))]
+
+
+def _compose_block_gemm(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
+    """A product with the weight written out."""
+    assert isinstance(op, BlockGemm)
+    x, q, scale, zero, *bias = inputs
+    if q.data is None or scale.data is None or zero.data is None:
+        raise Refused("the quantized weight is computed")
+    weight = b.constant(op.weight(q.data, scale.data, zero.data), q.name)
+    return _compose_gemm(b, Gemm("rcr", op.bias), (x, weight, *bias))
 
 
 def _unjoined(b: Composer, x: Value) -> Value:
@@ -79,6 +89,7 @@ def _call_product(w: CallWriter, node: Node) -> None:
 
 
 OPS = (
+    AitOp(BlockGemm, compose=_compose_block_gemm),
     AitOp(Bmm, rule=_bmm_rule, compose=_compose_bmm, call=_call_product),
     AitOp(Gemm, rule=_gemm_rule, compose=_compose_gemm, call=_call_product),
 )

@@ -1,4 +1,4 @@
-"""Rotary embeddings: a kernel of ours; AITemplate would take eight for what it has."""
+"""Rotary embeddings: one launch that reads the rows where a product wrote them."""
 
 from __future__ import annotations
 
@@ -8,41 +8,47 @@ from ortisan.codegen.ait.ait_op import AitOp
 from ortisan.codegen.ait.composer import Composer
 from ortisan.codegen.ait.dims import Bounds
 from ortisan.codegen.ait.own import OwnKernel, calling, storage
-from ortisan.codegen.ait.rules import Reason, takes_floats
+from ortisan.codegen.ait.rules import takes_floats
+from ortisan.codegen.ait.strided import repeated, whole
+from ortisan.codegen.ait.strided_ops import StridedRotary
 from ortisan.codegen.expressions import contiguous_strides
-from ortisan.codegen.literals import flag
-from ortisan.registry.dims import Dim
 from ortisan.registry.graph import Node, Op, Value
 from ortisan.registry.ops import Rotary
 
 
 def _compose_rotary(b: Composer, op: Op, inputs: tuple[Value, ...]) -> Sequence[Value]:
     assert isinstance(op, Rotary)
-    return [inputs[0]] if op.size == 0 else [b.add(op, *inputs)]
+    return [inputs[0] if op.size == 0 else b.add(op, *inputs)]
 
 
-def _rotary_rule(node: Node, bounds: Bounds) -> Reason:
-    x = node.inputs[0]
-    for table in node.inputs[1:]:
-        for have, need in zip(reversed(table.shape[:-1]), reversed(x.shape[:3]), strict=False):
-            if have not in (need, 1):
-                return f"the dims {have} and {need} are not known to be equal, as GPU kernels need them to be"
-    return takes_floats(node, bounds)
+def _kernel(node: Node, bounds: Bounds) -> OwnKernel:
+    """On whole tensors."""
+    assert isinstance(node.op, Rotary)
+    x, *tables = node.inputs
+    cos, sin = (
+        repeated(index, 0, table.shape, contiguous_strides(table.shape), (*x.shape[:3], table.shape[-1]))
+        for index, table in enumerate(tables, 1)
+    )
+    return _turned(StridedRotary(node.op, whole(0, x.shape), cos, sin), node)
 
 
-def _rotary_kernel(node: Node, bounds: Bounds) -> OwnKernel:
-    op, (x, cos, sin) = node.op, node.inputs
-    assert isinstance(op, Rotary)
-    source = calling("rotary.cuh", "rotary", flag(op.interleaved), storage(x.dtype))
-    numbers = (*x.shape, op.size, cos.shape[-1], *_row_strides(cos), *_row_strides(sin))
-    return OwnKernel("rotary", source, node.inputs, numbers, {"size": op.size, "interleaved": op.interleaved})
+def _strided_kernel(node: Node, bounds: Bounds) -> OwnKernel:
+    assert isinstance(node.op, StridedRotary)
+    return _turned(node.op, node)
 
 
-def _row_strides(table: Value) -> list[Dim]:
-    """How far apart the rows for a batch, a head and a position are; 0 where the table has one for all."""
-    strides = contiguous_strides(table.shape)[:-1]
-    own = [0 if dim == 1 else stride for dim, stride in zip(table.shape[:-1], strides, strict=True)]
-    return [*(0,) * (3 - len(own)), *own]
+def _turned(op: StridedRotary, node: Node) -> OwnKernel:
+    numbers = [*op.x.shape, op.rotary.size, op.cos.shape[3]]
+    for part in (op.x, op.cos, op.sin):
+        numbers += [part.source, part.offset, *part.strides[:3]]
+    numbers.append(len(node.inputs))
+    source = calling("rotary.cuh", "rotary", storage(node.output.dtype), str(op.rotary.interleaved).lower())
+    attributes = {"size": op.rotary.size, "interleaved": op.rotary.interleaved}
+    parts = {"x": op.x.to_json(), "cos": op.cos.to_json(), "sin": op.sin.to_json()}
+    return OwnKernel("rotary", source, node.inputs, tuple(numbers), {**attributes, **parts})
 
 
-OPS = (AitOp(Rotary, compose=_compose_rotary, ours=_rotary_rule, kernel=_rotary_kernel),)
+OPS = (
+    AitOp(Rotary, compose=_compose_rotary, ours=takes_floats, kernel=_kernel),
+    AitOp(StridedRotary, ours=takes_floats, kernel=_strided_kernel),
+)

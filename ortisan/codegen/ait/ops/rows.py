@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from ortisan.codegen.ait.ait_op import AitOp
 from ortisan.codegen.ait.calls import CallWriter
 from ortisan.codegen.ait.composer import Composer
 from ortisan.codegen.ait.dims import Bounds
 from ortisan.codegen.ait.ops.reduce import row_reduce
-from ortisan.codegen.ait.own import OwnKernel, along_axis, calling, storage
+from ortisan.codegen.ait.own import OwnKernel, along_axis, calling, float_bits, storage
 from ortisan.codegen.ait.program import shape
 from ortisan.codegen.ait.rules import Reason, floats, static, takes_floats
 from ortisan.codegen.literals import flag
 from ortisan.registry.dims import product
 from ortisan.registry.graph import Node, Op, Value
-from ortisan.registry.ops import LayerNorm, RmsNorm, Softmax
+from ortisan.registry.ops import GroupNorm, LayerNorm, RmsNorm, Softmax
 
 _WIDEST = 3840
 
@@ -101,13 +99,21 @@ def _rms_norm_kernel(node: Node, bounds: Bounds) -> OwnKernel:
     op, x = node.op, node.inputs[0]
     assert isinstance(op, RmsNorm)
     axis = op.axis % max(1, len(x.shape))
-    bits = int(np.float32(op.epsilon).view(np.uint32))
-    source = calling("rms_norm.cuh", "rms_norm", storage(x.dtype), flag(op.gamma), f"{bits}u")
+    source = calling("rms_norm.cuh", "rms_norm", storage(x.dtype), flag(op.gamma), f"{float_bits(op.epsilon)}u")
     attributes = {"axis": axis, "epsilon": op.epsilon}
     return OwnKernel("rms_norm", source, node.inputs, (product(x.shape[:axis]), product(x.shape[axis:])), attributes)
 
 
+def _group_kernel(node: Node, bounds: Bounds) -> OwnKernel:
+    op, x = node.op, node.inputs[0]
+    assert isinstance(op, GroupNorm)
+    source = calling("group_norm.cuh", "group_norm", storage(x.dtype))
+    numbers = (x.shape[0], product(x.shape[1:-1]), x.shape[-1], op.groups, float_bits(op.epsilon))
+    return OwnKernel("group_norm", source, node.inputs, numbers, {"groups": op.groups, "epsilon": op.epsilon})
+
+
 OPS = (
+    AitOp(GroupNorm, ours=takes_floats, kernel=_group_kernel),
     AitOp(LayerNorm, rule=_layernorm_rule, compose=_compose_layernorm, call=_call_layernorm),
     AitOp(RmsNorm, ours=takes_floats, kernel=_rms_norm_kernel),
     AitOp(Softmax, _softmax_rule, _compose_softmax, _call_softmax, takes_floats, _softmax_kernel),

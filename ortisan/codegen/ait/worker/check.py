@@ -68,8 +68,7 @@ def _after_passes(job: dict[str, Any], construction: Construction, work: Path) -
         compile_sources(job, construction, work, kernels=False)
     except _PassesDone as done:
         names: dict[str, int] = {}
-        for tensor in done.graph:
-            for op in tensor._attrs["src_ops"]:
-                names[op._attrs["op"]] = names.get(op._attrs["op"], 0) + 1
+        for op in dict.fromkeys(op for tensor in done.graph for op in tensor._attrs["src_ops"]):
+            names[op._attrs["op"]] = names.get(op._attrs["op"], 0) + 1
         return done.graph, dict(sorted(names.items()))
     raise RuntimeError("AITemplate did not come to its kernels")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -204,19 +203,6 @@ def _gather(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
     return [np.take_along_axis(x[window], indices, axis=axis)]
 
 
-def _mem_eff_attention(op: Any, inputs: list[Array], shape_of: Any) -> list[Array]:
-    """q [B,H,S,D], k [B,H,T,D], v [B,H,T,E] -> [B,S,H,E]; query i sees the keys up to i when causal."""
-    q, k, v = inputs[:3]
-    logits = np.matmul(q, np.swapaxes(k, -1, -2)) / math.sqrt(q.shape[-1])
-    if op._attrs["causal"]:
-        logits = np.where(np.tri(*logits.shape[-2:]) > 0, logits, -np.inf)
-    if op._attrs["variable_seq_length_kv"]:
-        places = np.arange(k.shape[2])
-        logits = np.where(places < inputs[3].reshape(-1, 1, 1, 1), logits, -np.inf)
-    e = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return [np.swapaxes(np.matmul(e / e.sum(axis=-1, keepdims=True), v), 1, 2)]
-
-
 MEANINGS: dict[str, Meaning] = {
     "avg_pool2d": _pool2d("mean"),
     "batch_gather": _batch_gather,
@@ -231,7 +217,6 @@ MEANINGS: dict[str, Meaning] = {
     "index_select": _index_select,
     "layernorm": _layernorm,
     "max_pool2d": _pool2d("max"),
-    "mem_eff_attention": _mem_eff_attention,
     "pad_last_dim": _pad_last_dim,
     "permute": _permute(),
     "permute021": _permute(1, 0),

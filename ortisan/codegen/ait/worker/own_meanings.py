@@ -12,6 +12,7 @@ import numpy as np
 
 from ortisan.codegen.ait.worker.memory import numpy_dtype
 from ortisan.codegen.ait.worker.scalars import CHAIN_FUNCTIONS
+from ortisan.codegen.ait.worker.strided_meanings import attention, join_rows, rotary, view
 
 Array = Any
 OwnMeaning = Callable[[dict[str, Any], list[Array], Callable[[Any], int]], list[Array]]
@@ -62,18 +63,6 @@ def _rms_norm(attributes: dict[str, Any], inputs: list[Array], number: Callable[
     return [y * inputs[1].reshape(x.shape[axis:]) if len(inputs) > 1 else y]
 
 
-def _rotary(attributes: dict[str, Any], inputs: list[Array], number: Callable[[Any], int]) -> list[Array]:
-    x, cos, sin = inputs
-    size = attributes["size"]
-    half = size // 2
-    pairs = np.arange(size).reshape((half, 2) if attributes["interleaved"] else (2, half))
-    first, second = pairs.T if attributes["interleaved"] else pairs
-    y = x.copy()
-    y[..., first] = x[..., first] * cos[..., :half] - x[..., second] * sin[..., :half]
-    y[..., second] = x[..., second] * cos[..., -half:] + x[..., first] * sin[..., -half:]
-    return [y]
-
-
 def _softmax(attributes: dict[str, Any], inputs: list[Array], number: Callable[[Any], int]) -> list[Array]:
     (x,), axis = inputs, attributes["axis"]
     if x.size == 0:
@@ -83,8 +72,18 @@ def _softmax(attributes: dict[str, Any], inputs: list[Array], number: Callable[[
     return [shifted - np.log(total) if attributes["log"] else np.exp(shifted) / total]
 
 
+def _group_norm(attributes: dict[str, Any], inputs: list[Array], number: Callable[[Any], int]) -> list[Array]:
+    x, gamma, beta = inputs
+    groups = number(attributes["groups"])
+    parts = x.reshape(x.shape[0], -1, groups, x.shape[-1] // groups)
+    shifted = parts - parts.mean(axis=(1, 3), keepdims=True)
+    deviation = np.sqrt((shifted**2).mean(axis=(1, 3), keepdims=True) + attributes["epsilon"])
+    return [(shifted / deviation).reshape(x.shape) * gamma + beta]
+
+
 def _cache_write(attributes: dict[str, Any], inputs: list[Array], number: Callable[[Any], int]) -> list[Array]:
-    past, update, *starts = inputs
+    past, _, *starts = inputs
+    update = view(attributes["update"], inputs, number)
     axis, length, start = attributes["axis"], number(attributes["length"]), number(attributes["start"])
     old, new = np.moveaxis(past, axis, 1), np.moveaxis(update, axis, 1)
     out = np.zeros((old.shape[0], length, *old.shape[2:]), past.dtype)
@@ -172,14 +171,17 @@ def _element(leaf: dict[str, Any], inputs: list[Array], shape: tuple[int, ...], 
 
 OWN_MEANINGS: dict[str, OwnMeaning] = {
     "arg_reduce": _arg_reduce,
+    "attention": attention,
     "cache_write": _cache_write,
     "chain": _chain,
     "cumsum": _cumsum,
     "gather": _gather,
     "gather_nd": _gather_nd,
+    "group_norm": _group_norm,
     "index_select": _index_select,
+    "join_rows": join_rows,
     "reduce": _reduce,
     "rms_norm": _rms_norm,
-    "rotary": _rotary,
+    "rotary": rotary,
     "softmax": _softmax,
 }

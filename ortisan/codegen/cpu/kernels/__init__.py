@@ -16,12 +16,14 @@ from ortisan.codegen.cpu.kernels import (
     reduce,
     rotary,
     rows,
+    sampling,
 )
+from ortisan.codegen.cpu.kernels.images import blocks
 from ortisan.codegen.cpu.row import CpuKernel
 from ortisan.errors import UnsupportedError
 from ortisan.registry.graph import Node, Op
 
-_FAMILIES = (attention, cache, elementwise, gather, generate, images, move, products, reduce, rotary, rows)
+_FAMILIES = (attention, cache, elementwise, gather, generate, images, move, products, reduce, rotary, rows, sampling)
 KERNELS: dict[type[Op], CpuKernel] = {kernel.op: kernel for family in _FAMILIES for kernel in family.KERNELS}
 
 
@@ -47,8 +49,15 @@ def scalar_call(node: Node) -> ScalarCall:
     return scalar(node)
 
 
+def follows(node: Node, before: Group) -> bool:
+    """Whether a node runs in one kernel behind the group that makes its first input and that nobody else reads."""
+    return blocks.expands(node, before) or blocks.projects(node, before)
+
+
 def emit(group: Group, context: EmitContext) -> KernelSpec:
     """The kernel of a group."""
+    if group.before is not None:
+        return blocks.emit_block(group, context)
     first = group.nodes[0]
     kernel = kernel_of(first)
     if kernel.emit is None:

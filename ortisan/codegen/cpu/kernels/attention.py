@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from ortisan.codegen.cpu.group import Group
 from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, Template, only_node
 from ortisan.codegen.cpu.row import CpuKernel, rows_of
-from ortisan.codegen.cpu.strides import Layout
 from ortisan.codegen.expressions import DimPrinter
 from ortisan.codegen.literals import flag, literal
+from ortisan.codegen.strides import Layout
 from ortisan.registry.dims import Dim, floor_div
 from ortisan.registry.graph import Node, Value
 from ortisan.registry.ops import Attention
@@ -74,7 +74,7 @@ def emit_attention(group: Group, context: EmitContext) -> KernelSpec:
         ),
         printer.all([layout.offset for layout in layouts]),
         tuple(printer.all(layout.strides[:3]) for layout in layouts),
-        op.mask,
+        "wide" if op.mask == "additive" and node.inputs[3].dtype is not q.dtype else op.mask,
         mask_offset,
         mask_strides,
         literal(op.scale, q.dtype),

@@ -16,10 +16,10 @@ from ortisan.codegen.cpu.kernel import AppendedCache, EmitContext, KernelSpec, P
 from ortisan.codegen.cpu.kernels.attention import heads_per_head
 from ortisan.codegen.cpu.loops.boxes import bits
 from ortisan.codegen.cpu.row import CpuKernel
-from ortisan.codegen.cpu.strides import Layout, has_strides
 from ortisan.codegen.cpu.views import Views
 from ortisan.codegen.expressions import contiguous_strides
 from ortisan.codegen.literals import flag
+from ortisan.codegen.strides import Layout, has_strides
 from ortisan.registry.dims import Dim, product
 from ortisan.registry.graph import Graph, Node, Value
 from ortisan.registry.ops import Attention, CacheWrite, Concatenate

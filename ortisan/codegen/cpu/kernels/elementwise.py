@@ -10,8 +10,8 @@ from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, ScalarCal
 from ortisan.codegen.cpu.loops.chain import Load, Store, build_chain
 from ortisan.codegen.cpu.loops.strips import Segment, Strip, cut
 from ortisan.codegen.cpu.row import CpuKernel
-from ortisan.codegen.cpu.strides import Layout, continues, line_length, walk
 from ortisan.codegen.literals import literal
+from ortisan.codegen.strides import Layout, continues, line_length, walk
 from ortisan.registry.builder import is_constant
 from ortisan.registry.dims import Dim, product
 from ortisan.registry.dtypes import DType

@@ -9,7 +9,7 @@ from ortisan.codegen.cpu.group import Group
 from ortisan.codegen.cpu.kernel import EmitContext, KernelSpec, Param, only_node, op_of
 from ortisan.codegen.cpu.loops.boxes import bits
 from ortisan.codegen.cpu.row import CpuKernel
-from ortisan.codegen.cpu.strides import Layout
+from ortisan.codegen.strides import Layout
 from ortisan.registry.builder import is_constant
 from ortisan.registry.dims import is_static, product, settle
 from ortisan.registry.graph import Node

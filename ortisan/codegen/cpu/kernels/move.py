@@ -10,9 +10,10 @@ from ortisan.codegen.cpu.group import Group
 from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param, Template, only_node, op_of
 from ortisan.codegen.cpu.loops.boxes import COPY, Box, CopyContext, bits, box
 from ortisan.codegen.cpu.row import CpuKernel
-from ortisan.codegen.cpu.strides import Layout, contiguous, line_length, reshaped_strides, walk
 from ortisan.codegen.expressions import contiguous_strides
+from ortisan.codegen.layouts import expanded, permuted, reshaped, sliced, split, starts_of
 from ortisan.codegen.literals import flag
+from ortisan.codegen.strides import Layout, contiguous, line_length, walk
 from ortisan.registry.dims import Dim, is_static, maximum, minimum, product, settle
 from ortisan.registry.graph import Node, Value
 from ortisan.registry.ops import Concatenate, DynamicSlice, Expand, Pad, Permute, Reshape, Split, Trilu
@@ -26,54 +27,11 @@ def _reads_lines(node: Node, value: Value, layout: Layout) -> bool:
     return line_length(walk(value.shape, value.shape, layout.strides), value.shape) is not None
 
 
-def _reshaped(node: Node, source: Layout) -> tuple[Layout, ...]:
-    strides = reshaped_strides(node.inputs[0].shape, source.strides, node.output.shape)
-    return () if strides is None else (replace(source, strides=strides),)
-
-
-def _permuted(node: Node, source: Layout) -> tuple[Layout, ...]:
-    order, shape = op_of(node, Permute).order, node.inputs[0].shape
-    moved = [axis for axis in order if shape[axis] != 1]
-    strides = tuple(source.strides[axis] for axis in order)
-    return (replace(source, strides=strides, in_order=source.in_order and moved == sorted(moved)),)
-
-
 def _row_strides(node: Node) -> tuple[Dim, ...] | None:
     """A permute that leaves the last axis where it is reorders rows."""
     order, strides = op_of(node, Permute).order, contiguous_strides(node.output.shape)
     last = len(order) - 1
     return tuple(strides[order.index(axis)] for axis in range(last + 1)) if order[-1] == last else None
-
-
-def _sliced(node: Node, source: Layout) -> tuple[Layout, ...]:
-    op = op_of(node, DynamicSlice)
-    offset = sum((start * stride for start, stride in zip(op.starts, source.strides, strict=True)), source.offset)
-    strides = tuple(product(pair) for pair in zip(op.steps, source.strides, strict=True))
-    return (replace(source, offset=settle(offset), strides=strides),)
-
-
-def _split(node: Node, source: Layout) -> tuple[Layout, ...]:
-    op = op_of(node, Split)
-    step = source.strides[op.axis]
-    return tuple(replace(source, offset=settle(source.offset + start * step)) for start in _starts(op.sizes))
-
-
-def _expanded(node: Node, source: Layout) -> tuple[Layout, ...]:
-    """Repeated dims have stride 0; where only run time tells whether a dim is repeated, there is no layout."""
-    shape, target = node.inputs[0].shape, node.output.shape
-    own = target[len(target) - len(shape) :]
-    if any(dim not in (1, extent) for dim, extent in zip(shape, own, strict=True)):
-        return ()
-    strides = (s if dim == extent else 0 for dim, extent, s in zip(shape, own, source.strides, strict=True))
-    return (replace(source, strides=(*(0 for _ in range(len(target) - len(shape))), *strides)),)
-
-
-def _starts(sizes: Sequence[Dim]) -> list[Dim]:
-    """Where each piece begins."""
-    starts: list[Dim] = [0]
-    for size in sizes[:-1]:
-        starts.append(settle(starts[-1] + size))
-    return starts
 
 
 def _copies(layouts: Callable[[Node, Layout], tuple[Layout, ...]]) -> Callable[[Group, EmitContext], KernelSpec]:
@@ -116,7 +74,7 @@ def emit_concatenate(group: Group, context: EmitContext) -> KernelSpec:
     node, op = only_node(group, Concatenate)
     strides = contiguous_strides(node.output.shape)
     boxes = []
-    starts = _starts([value.shape[op.axis] for value in node.inputs])
+    starts = starts_of([value.shape[op.axis] for value in node.inputs])
     for index, (start, value) in enumerate(zip(starts, node.inputs, strict=True)):
         target = Layout(settle(start * strides[op.axis]), strides)
         names = (f"in{index}", "out0")
@@ -186,11 +144,11 @@ def emit_trilu(group: Group, context: EmitContext) -> KernelSpec:
 
 KERNELS = (
     CpuKernel(Concatenate, emit_concatenate, (COPY,), reads=_reads_lines),
-    CpuKernel(DynamicSlice, _copies(_sliced), (COPY,), reads=_reads_lines, layouts=_sliced),
-    CpuKernel(Expand, emit_expand, (COPY,), reads=_reads_lines, layouts=_expanded),
+    CpuKernel(DynamicSlice, _copies(sliced), (COPY,), reads=_reads_lines, layouts=sliced),
+    CpuKernel(Expand, emit_expand, (COPY,), reads=_reads_lines, layouts=expanded),
     CpuKernel(Pad, emit_pad, (COPY, _PAD)),
-    CpuKernel(Permute, _copies(_permuted), (COPY,), reads=_reads_lines, layouts=_permuted, row_strides=_row_strides),
-    CpuKernel(Reshape, None, layouts=_reshaped),
-    CpuKernel(Split, _copies(_split), (COPY,), reads=_reads_lines, layouts=_split),
+    CpuKernel(Permute, _copies(permuted), (COPY,), reads=_reads_lines, layouts=permuted, row_strides=_row_strides),
+    CpuKernel(Reshape, None, layouts=reshaped),
+    CpuKernel(Split, _copies(split), (COPY,), reads=_reads_lines, layouts=split),
     CpuKernel(Trilu, emit_trilu, (_TRILU,)),
 )

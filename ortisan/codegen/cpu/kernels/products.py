@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ortisan.codegen.cpu.group import Group, rows_and_columns
-from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param, Template
+from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param, Template, op_of
 from ortisan.codegen.cpu.loops.chain import Chain
-from ortisan.codegen.cpu.loops.epilogue import build_epilogue
+from ortisan.codegen.cpu.loops.epilogue import Clamp, build_epilogue, clamp_of
 from ortisan.codegen.cpu.packing import packed_elements
 from ortisan.codegen.cpu.row import CpuKernel
 from ortisan.codegen.cpu.tune.blocking import BlockingTable
 from ortisan.registry.builder import is_constant
-from ortisan.registry.dims import Dim, product
+from ortisan.registry.dims import Dim, ceil_div, product
+from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Node, Value
-from ortisan.registry.ops import Bmm, Conv2d, Elementwise, Gemm
+from ortisan.registry.ops import BlockGemm, Bmm, Conv2d, Elementwise, Gemm
 
 _GEMM = Template("products/gemm", ("gemm.h", "loops.h", "scalar.h"))
+_BLOCK_GEMM = Template("products/block_gemm", ("block_gemm.h", "scalar.h"))
 _BMM = Template("products/bmm", ("gemm.h", "loops.h", "scalar.h"))
 
 
@@ -27,12 +29,15 @@ class ProductContext:
     params: tuple[Param, ...]
     columns: str
     epilogue: Chain
+    clamp: Clamp | None
+    """What the epilogue comes to, if tiles can do that by themselves."""
 
 
 @dataclass(frozen=True)
 class GemmContext:
     params: tuple[Param, ...]
     type: str
+    weights: str
     rows: str
     depth: str
     blockings: BlockingTable
@@ -77,8 +82,9 @@ def emit_gemm(group: Group, context: EmitContext) -> KernelSpec:
         arguments += given
         params += [replace(param, name=f"{param.name}_{index}") for param in product.params]
     rows, depth = rows_and_columns(x.shape)
-    blockings = context.blockings(x.dtype, depth, [anchor_of(member).output.shape[-1] for member in members], rows)
-    body = GemmContext(tuple(params), cpp, printer(rows), printer(depth), blockings, tuple(products))
+    columns = [anchor_of(member).output.shape[-1] for member in members]
+    blockings = context.blockings(x.dtype, depth, columns, rows, packed=x.dtype is w.dtype)
+    body = GemmContext(tuple(params), cpp, w.dtype.cpp, printer(rows), printer(depth), blockings, tuple(products))
     return KernelSpec(_GEMM, group.name, body, tuple(arguments))
 
 
@@ -89,15 +95,16 @@ def _product(group: Group, context: EmitContext) -> tuple[ProductContext, list[A
     packed = context.weight(w, "panels_rcr" if layout == "rcr" else "panels_rrr")
     epilogue, params, arguments = epilogue_of(group, anchor, context)
     columns = context.printer(anchor.output.shape[-1])
-    return ProductContext((Param("b", w.dtype.cpp), *params), columns, epilogue), [packed, *arguments]
+    clamp = clamp_of(epilogue) if w.dtype in (DType.FLOAT32, DType.FLOAT64) else None
+    return ProductContext((Param("b", w.dtype.cpp), *params), columns, epilogue, clamp), [packed, *arguments]
 
 
 def epilogue_of(group: Group, anchor: Node, context: EmitContext) -> tuple[Chain, list[Param], list[Argument]]:
     """The bias, then what is fused to the product."""
     nodes, total = list(group.chain), anchor.output
-    if isinstance(anchor.op, (Conv2d, Gemm)) and anchor.op.bias:
+    if isinstance(anchor.op, (BlockGemm, Conv2d, Gemm)) and anchor.op.bias:
         total = Value("sum", anchor.output.type)
-        nodes.insert(0, Node(Elementwise("ADD"), (total, anchor.inputs[2]), anchor.outputs, anchor.origin))
+        nodes.insert(0, Node(Elementwise("ADD"), (total, anchor.inputs[-1]), anchor.outputs, anchor.origin))
     return build_epilogue(total, nodes, group.outputs, context)
 
 
@@ -131,6 +138,41 @@ def emit_bmm(group: Group, context: EmitContext) -> KernelSpec:
     return KernelSpec(_BMM, group.name, body, given, workspace)
 
 
+@dataclass(frozen=True)
+class BlockGemmContext:
+    params: tuple[Param, ...]
+    rows: str
+    columns: str
+    depth: str
+    bits: int
+    block: int
+    rounded: bool
+    epilogue: Chain
+
+
+def emit_block_gemm(group: Group, context: EmitContext) -> KernelSpec:
+    anchor = anchor_of(group)
+    op = op_of(anchor, BlockGemm)
+    x, q, scale, zero = anchor.inputs[:4]
+    epilogue, params, arguments = epilogue_of(group, anchor, context)
+    rows, depth = rows_and_columns(x.shape)[0], op.depth
+    own = [Param("a", "float"), Param("q", "uint8_t"), Param("scale", "float"), Param("zero", "float")]
+    given = [context.read(x), context.weight(q, "fours_8" if op.bits == 8 else "fours_4")]
+    given += [context.weight(each, "panels_rcr") for each in (scale, zero)]
+    workspace = product((rows, ceil_div(depth, op.block), op.block + 8)) if op.rounded else None
+    if workspace is not None:
+        own.append(Param("workspace", "void", written=True))
+        given.append(Argument("workspace"))
+    printer = context.printer
+    sizes = printer(rows), printer(anchor.output.shape[-1]), printer(depth)
+    body = BlockGemmContext((*own, *params), *sizes, op.bits, op.block, op.rounded, epilogue)
+    return KernelSpec(_BLOCK_GEMM, group.name, body, (*given, *arguments), workspace)
+
+
+def _needs_constants(node: Node) -> str | None:
+    return None if all(map(is_constant, node.inputs[1:4])) else "the quantized weight is computed"
+
+
 def _batch_and_rows(anchor: Node) -> tuple[tuple[Dim, ...], Dim]:
     """A two-dimensional right side needs no batch: all leading dims are rows."""
     shape = anchor.output.shape
@@ -144,6 +186,7 @@ def _has_packed_weights(node: Node) -> bool:
 
 
 KERNELS = (
+    CpuKernel(BlockGemm, emit_block_gemm, (_BLOCK_GEMM,), objection=_needs_constants, epilogue=True, in_place=4),
     CpuKernel(Bmm, emit_bmm, (_BMM,), epilogue=True, in_place=2),
     CpuKernel(Gemm, emit_gemm, (_GEMM, _BMM), epilogue=True, joins=_has_packed_weights, in_place=2),
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param, Template
-from ortisan.codegen.cpu.strides import Layout
+from ortisan.codegen.strides import Layout
 from ortisan.registry.dims import Dim, product
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Value

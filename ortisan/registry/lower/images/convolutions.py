@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from ortisan.registry.builder import Builder
 from ortisan.registry.dims import is_static
 from ortisan.registry.entries import Site, lowers
 from ortisan.registry.graph import Value
-from ortisan.registry.lower.images.volumes import as_planes, as_volume, layers, volume, volume_first
+from ortisan.registry.lower.images.volumes import as_planes, as_volume, layers, stacked, volume, volume_first
 from ortisan.registry.lower.images.windows import (
     CHANNELS_LAST,
     Windows,
     across,
     channels_first,
+    check_kernel,
     image,
+    padded,
     plane_of,
     windows_of,
 )
-from ortisan.registry.ops import Concatenate, Conv2d
+from ortisan.registry.ops import Conv2d
 from ortisan.registry.refusal import Refused
 
 
 @lowers("Conv", attributes=["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"])
 def conv(site: Site) -> Value:
-    b, x, w = site.builder, site.need(0), site.need(1)
-    rank = len(x.shape)
+    return convolution(site)
+
+
+def convolution(site: Site) -> Value:
+    rank, w = len(site.need(0).shape), site.need(1)
     if len(w.shape) != rank or not all(map(is_static, w.shape)):
         raise Refused(f"Conv needs filters of known size with {rank} dims, not {w.type}")
+    check_kernel(site, w.shape[2:])
+    site = padded(site, w.shape[2:]) if rank in (3, 4, 5) else site
+    b, x = site.builder, site.need(0)
     if rank == 5:
         return _over_volumes(site)
     windows = plane_of(windows_of(site, w.shape[2:], x.shape[2:]))
@@ -46,16 +53,7 @@ def _over_volumes(site: Site) -> Value:
     depth, rows, columns = windows_of(site, w.shape[2:], x.shape[1:4])
     filters, inner, *kernel = w.shape
     last = b.permute(w, (0, 3, 4, 2, 1))
-    stacked = _stacked(b, layers(b, x, depth), group)
+    planes = stacked(b, layers(b, x, depth), group)
     flat = b.reshape(last, (filters, *kernel[1:], kernel[0] * inner))
-    made = _convolved(site, as_planes(b, stacked), flat, across(rows, columns))
-    return volume_first(b, as_volume(b, made, stacked.shape[:2]))
-
-
-def _stacked(b: Builder, parts: list[Value], group: int) -> Value:
-    """The channels of the parts as one, group by group."""
-    if len(parts) == 1:
-        return parts[0]
-    *places, channels = parts[0].shape
-    apart = [b.reshape(part, (*places, group, channels // group)) for part in parts]
-    return b.reshape(b.add(Concatenate(len(places) + 1), *apart), (*places, len(parts) * channels))
+    made = _convolved(site, as_planes(b, planes), flat, across(rows, columns))
+    return volume_first(b, as_volume(b, made, planes.shape[:2]))

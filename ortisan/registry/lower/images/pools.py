@@ -11,8 +11,9 @@ from typing import Literal
 
 from ortisan.registry.builder import Builder
 from ortisan.registry.dims import product, settle
-from ortisan.registry.entries import Site, lowers
+from ortisan.registry.entries import Result, Site, lowers
 from ortisan.registry.graph import Value
+from ortisan.registry.lower.images.indices import with_indices
 from ortisan.registry.lower.images.volumes import as_planes, as_volume, volume, volume_first
 from ortisan.registry.lower.images.windows import (
     ONE,
@@ -21,6 +22,7 @@ from ortisan.registry.lower.images.windows import (
     channels_first,
     image,
     numbers,
+    padded,
     plane_of,
     windows_of,
 )
@@ -32,9 +34,11 @@ _Kind = Literal["max", "mean"]
 
 
 @lowers("MaxPool", attributes=[*_ATTRIBUTES, "storage_order"])
-def max_pool(site: Site) -> Value:
-    site.refuse_outputs(1)
-    return _pool(site, site.need(0), "max", counts=False)
+def max_pool(site: Site) -> Result:
+    if any(site.used[1:]):
+        return with_indices(site)
+    known = padded(site, numbers(site, "kernel_shape", (1,) * (len(site.need(0).shape) - 2)), -math.inf)
+    return _pool(known, known.need(0), "max", counts=False)
 
 
 @lowers("AveragePool", attributes=[*_ATTRIBUTES, "count_include_pad"])

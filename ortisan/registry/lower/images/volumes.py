@@ -8,7 +8,7 @@ from ortisan.registry.builder import Builder
 from ortisan.registry.dims import Dim, settle
 from ortisan.registry.graph import Value
 from ortisan.registry.lower.images.windows import Steps
-from ortisan.registry.ops import DynamicSlice, Pad
+from ortisan.registry.ops import Concatenate, DynamicSlice, Pad
 from ortisan.registry.ops.images import extent
 
 
@@ -42,3 +42,12 @@ def layers(b: Builder, x: Value, depth: Steps) -> list[Value]:
     starts = range(0, depth.span, depth.dilation)
     parts = (DynamicSlice((0, start, 0, 0, 0), (n, count, *rest), (1, depth.stride, 1, 1, 1)) for start in starts)
     return [b.add(part, x) for part in parts]
+
+
+def stacked(b: Builder, parts: list[Value], group: int) -> Value:
+    """The channels of the parts as one, group by group."""
+    if len(parts) == 1:
+        return parts[0]
+    *places, channels = parts[0].shape
+    apart = [b.reshape(part, (*places, group, channels // group)) for part in parts]
+    return b.reshape(b.add(Concatenate(len(places) + 1), *apart), (*places, len(parts) * channels))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ortisan.registry.builder import Builder
-from ortisan.registry.dims import Dim, is_static
+from ortisan.registry.dims import Dim, ceil_div, floor_div, is_static, settle
 from ortisan.registry.entries import Site
 from ortisan.registry.graph import Value
+from ortisan.registry.ops import Pad
 from ortisan.registry.ops.images import Pads, Pair
 from ortisan.registry.refusal import Refused
 
@@ -90,6 +91,13 @@ def plane_of(steps: Sequence[Steps]) -> Windows:
     return across(rows, columns)
 
 
+def check_kernel(site: Site, have: Sequence[Dim]) -> None:
+    """`kernel_shape` says again what the filters say."""
+    given = site.attributes.get("kernel_shape")
+    if given is not None and list(given) != list(have):
+        raise Refused(f"{site.op_type} has a kernel_shape of {list(given)}, and filters of {list(have)}")
+
+
 def numbers(site: Site, name: str, default: Sequence[int]) -> list[int]:
     given = [int(number) for number in site.attributes.get(name) or default]
     if len(given) != len(default):
@@ -100,8 +108,7 @@ def numbers(site: Site, name: str, default: Sequence[int]) -> list[int]:
 def _pads(
     site: Site, kernel: Sequence[int], places: Sequence[Dim], strides: Sequence[int], dilations: Sequence[int]
 ) -> list[int]:
-    kind = site.attributes.get("auto_pad", "NOTSET")
-    kind = kind.decode() if isinstance(kind, bytes) else kind
+    kind = site.text("auto_pad", "NOTSET")
     given = numbers(site, "pads", (0,) * (2 * len(kernel))) if kind == "NOTSET" else [0] * (2 * len(kernel))
     if kind in ("SAME_UPPER", "SAME_LOWER"):
         for axis, place in enumerate(places):
@@ -110,15 +117,40 @@ def _pads(
             given[axis], given[axis + len(places)] = (less, more) if kind == "SAME_UPPER" else (more, less)
     elif kind not in ("NOTSET", "VALID"):
         raise Refused(f"auto_pad={kind} is not defined")
+    if kind != "NOTSET" and any(site.attributes.get("pads") or ()):
+        raise Refused(f"{site.op_type} can't have both pads and auto_pad={kind}")
     if min(given, default=0) < 0:
         raise Refused(f"pads of {given} are not supported")
     return given
+
+
+def padded(site: Site, kernel: Sequence[int], filling: float = 0.0) -> Site:
+    """The same op over what is padded already, where that depends on dims that are known at run time only."""
+    b, x, kind = site.builder, site.need(0), site.text("auto_pad", "NOTSET")
+    count, places = len(kernel), x.shape[2:]
+    strides, dilations = (numbers(site, name, (1,) * count) for name in ("strides", "dilations"))
+    spans = [dilation * (size - 1) + 1 for size, dilation in zip(kernel, dilations, strict=True)]
+    axes = list(zip(places, spans, strides, strict=True))
+    unknown = any(not is_static(place) and 1 < stride <= span for place, span, stride in axes)
+    if kind not in ("SAME_UPPER", "SAME_LOWER") or not unknown or any(site.attributes.get("pads") or ()):
+        return site
+    totals = [
+        settle((ceil_div(place, stride) - 1) * stride + span - place) if stride <= span else 0
+        for place, span, stride in axes
+    ]
+    less, more = [floor_div(total, 2) for total in totals], [ceil_div(total, 2) for total in totals]
+    before, after = (less, more) if kind == "SAME_UPPER" else (more, less)
+    scalar = () if filling == 0.0 else (b.number(filling, x.dtype),)
+    whole = b.add(Pad((0, 0, *before), (0, 0, *after)), x, *scalar)
+    return replace(site, inputs=(whole, *site.inputs[1:]), attributes={**site.attributes, "auto_pad": "VALID"})
 
 
 def _same(site: Site, place: Dim, span: int, stride: int) -> int:
     """The padding with which as many windows as strides fit."""
     if stride == 1:
         return span - 1
+    if not is_static(place) and span < stride:
+        return 0
     if not is_static(place):
         raise Refused(f"auto_pad of {site.op_type} with strides depends on the dynamic dim {place}; write the pads out")
     missing: int = (-(-place // stride) - 1) * stride + span - place

@@ -2,14 +2,15 @@
 
     w[n, k] = (q[n, k] - zero[n, k // block]) * scale[n, k // block]
 
-The weight is written out in the type of x when the model is compiled, so it takes 32 / bits times the memory and the
-reading of the quantized one. Nothing of the products is quantized, whatever the accuracy level.
+In float32 the weight stays as it is, 2 bits as 4, and accuracy level 4 lets blocks of x be rounded to 8 bits. In other
+types it is written out when the model is compiled, and nothing of the products is quantized, whatever the level.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,10 +18,13 @@ from ortisan.registry.builder import is_constant
 from ortisan.registry.dtypes import Array, DType
 from ortisan.registry.entries import CONTRIB_DOMAIN, Site, lowers
 from ortisan.registry.graph import Value
-from ortisan.registry.ops import Gemm
+from ortisan.registry.ops import BlockGemm, Gemm
 from ortisan.registry.refusal import Refused
 
 _ATTRIBUTES = ("K", "N", "accuracy_level", "bits", "block_size", "weight_prepacked")
+_ROUNDED = 4
+"""The accuracy level that allows products of 8-bit integers."""
+_ENDS = ("", "/scale", "/zero")
 _CHUNK = 1 << 20
 """Elements unpacked at a time, so that temporaries stay small next to the weight."""
 
@@ -32,13 +36,50 @@ def matmul_n_bits(site: Site) -> Value:
         raise Refused("g_idx is not supported; ONNX Runtime calls it deprecated")
     if site.attribute("weight_prepacked", 0):
         raise Refused("weight_prepacked: the weight is packed for another device")
-    weight = _weight(site, x.dtype)
-    op = Gemm("rcr", bias=bias is not None)
-    return site.builder.add(op, x, weight, *(() if bias is None else (bias,)))
+    more = () if bias is None else (bias,)
+    weight = _weight(site)
+    if x.dtype is DType.FLOAT32:
+        rounded = site.attribute("accuracy_level", 0) == _ROUNDED
+        op = BlockGemm(max(weight.bits, 4), weight.block, weight.columns, bias is not None, rounded)
+        return site.builder.add(op, x, *weight.constants(site), *more)
+    name = site.need(1).name
+    return site.builder.add(
+        Gemm("rcr", bias=bias is not None), x, site.builder.constant(weight.dequantized(x.dtype), name), *more
+    )
 
 
-def _weight(site: Site, dtype: DType) -> Value:
-    """w[N,K] as a constant."""
+@dataclass(frozen=True, eq=False)
+class _Weight:
+    """A weight[rows, columns], and the constants it is made of."""
+
+    rows: int
+    columns: int
+    bits: int
+    block: int
+    packed: Array
+    scales: Array
+    zeros: Array | None
+
+    def constants(self, site: Site) -> tuple[Value, Value, Value]:
+        """q, scale and zero of a BlockGemm."""
+        name, builder = site.need(1).name, site.builder
+        scales = self.scales.reshape(self.rows, -1).astype(np.float32)
+        zeros = np.broadcast_to(_zero_points(self.zeros, slice(None), *scales.shape, self.bits), scales.shape)
+        made = unpack_bytes(self.packed.reshape(self.rows, -1), self.bits), scales, zeros.astype(np.float32)
+        q, scale, zero = (builder.constant(data, f"{name}{end}") for data, end in zip(made, _ENDS, strict=True))
+        return q, scale, zero
+
+    def dequantized(self, dtype: DType) -> Array:
+        sources = self.packed, self.scales, self.zeros
+        weight = _remembered(*sources)
+        if weight is None:
+            parts = self.packed.reshape(self.rows, -1), self.scales.reshape(self.rows, -1), self.zeros
+            weight = dequantize(*parts, bits=self.bits, columns=self.columns)
+            _remember(weight, *sources)
+        return weight.astype(dtype.numpy, copy=False)
+
+
+def _weight(site: Site) -> _Weight:
     rows, columns = int(site.attribute("N", 0)), int(site.attribute("K", 0))
     bits, block = int(site.attribute("bits", 4)), int(site.attribute("block_size", 0))
     if bits not in (2, 4, 8) or block < 16 or block & (block - 1) or rows <= 0 or columns <= 0:
@@ -52,12 +93,7 @@ def _weight(site: Site, dtype: DType) -> Value:
     zero_bytes = -(-blocks * bits // 8)
     if zeros is not None and zeros.size != rows * (zero_bytes if zeros.dtype == np.uint8 else blocks):
         raise Refused(f"the zero points don't fit the scales [{rows}, {blocks}]")
-    weight = _remembered(packed, scales, zeros)
-    if weight is None:
-        parts = packed.reshape(rows, -1), scales.reshape(rows, blocks), zeros
-        weight = dequantize(*parts, bits=bits, columns=columns)
-        _remember(weight, packed, scales, zeros)
-    return site.builder.constant(weight.astype(dtype.numpy, copy=False), site.need(1).name)
+    return _Weight(rows, columns, bits, block, packed, scales, zeros)
 
 
 def _constant(site: Site, index: int) -> Array | None:
@@ -88,6 +124,13 @@ def _zero_points(zeros: Array | None, part: slice, rows: int, blocks: int, bits:
         return np.full((1, blocks), 1 << (bits - 1), np.float32)
     own = zeros.reshape(rows, -1)[part]
     return unpack(own, bits)[:, :blocks] if own.dtype == np.uint8 else own.astype(np.float32)
+
+
+def unpack_bytes(packed: Array, bits: int) -> Array:
+    """Bytes to the numbers in them, the lowest bits first: uint8 [N, M] -> uint8 [N, M * 8 / bits]."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    parts: Array = (packed[..., np.newaxis] >> shifts) & np.uint8(255 >> (8 - bits))
+    return parts.reshape(len(packed), -1)
 
 
 def unpack(packed: Array, bits: int) -> Array:

@@ -1,10 +1,11 @@
 // Attention for many queries: a task works on a block of queries of one head and walks over blocks of keys, with both products
-// in register tiles.
+// in register tiles. Where tiles multiply bfloat16, the weights are rounded to it.
 #pragma once
 
 #include <cstdint>
 
 #include "attention_rows.h"
+#include "panels.h"
 #include "tile.h"
 #include "transpose.h"
 
@@ -20,12 +21,15 @@ struct AttentionTask {
 template <class T>
 struct AttentionBlock {
   using C = compute_t<T>;
-  static constexpr int64_t NR = panel_width<C>;
+  using P = factor_t<T>;
+  static constexpr bool converts = !std::is_same_v<T, P>, rounds = !std::is_same_v<C, P>;
+  static constexpr int64_t NR = panel_width<P>;
 
   C scores[query_block * key_block];  // [rows][key_block], later the weights
   C product[query_block * head_slice];  // [rows][columns rounded up to NR]
-  C operand[key_block * head_slice];  // K^T or V in panels of NR columns
-  C queries[is_small_float<T> ? query_block * head_slice : 1];
+  P operand[key_block * head_slice];  // K^T or V in panels of NR columns
+  P queries[converts ? query_block * head_slice : 1];
+  P rounded[rounds ? query_block * key_block : 1];  // the weights
   C top[query_block];
   C total[query_block];
 
@@ -62,6 +66,9 @@ struct AttentionBlock {
         C* row = scores + i * key_block;
         call.finish_scores(query(i), key, keys, row);
         weigh(row, call.padded(keys), top[i], total[i], product + i * columns_padded, columns_padded);
+        if constexpr (rounds) {
+          for (int64_t j = 0; j < keys; ++j) rounded[i * key_block + j] = store<P>(row[j]);
+        }
       }
       add_values(key, keys);
     }
@@ -70,18 +77,21 @@ struct AttentionBlock {
     return settled;
   }
 
-  // Panel p of operand = `columns` keys from k on, transposed; zeros in the columns that are left.
-  void pack_keys(int64_t depth, int64_t columns, const T* k, int64_t p) {
-    C* panel = operand + p * depth * NR;
-    if constexpr (is_small_float<T>) {
-      for (int64_t e = 0; e < depth; ++e) {
-        for (int64_t j = 0; j < columns; ++j) panel[e * NR + j] = load(k[j * call.k_stride.row + e]);
-      }
+  // The panel = `columns` keys from k on, transposed; zeros in the columns that are left.
+  void pack_keys(int64_t depth, int64_t columns, const T* k, P* panel) {
+    if constexpr (rounds) {
+      pack_pairs(depth, columns, k, 1, call.k_stride.row, panel);
     } else {
-      transpose_into(depth, columns, k, call.k_stride.row, panel, NR);
-    }
-    for (int64_t e = 0; e < depth && columns < NR; ++e) {
-      for (int64_t j = columns; j < NR; ++j) panel[e * NR + j] = C(0);
+      if constexpr (converts) {
+        for (int64_t e = 0; e < depth; ++e) {
+          for (int64_t j = 0; j < columns; ++j) panel[e * NR + j] = load(k[j * call.k_stride.row + e]);
+        }
+      } else {
+        transpose_into(depth, columns, k, call.k_stride.row, panel, NR);
+      }
+      for (int64_t e = 0; e < depth && columns < NR; ++e) {
+        for (int64_t j = columns; j < NR; ++j) panel[e * NR + j] = P(0);
+      }
     }
   }
 
@@ -93,14 +103,14 @@ struct AttentionBlock {
     }
     const int64_t kv_head = task.head / call.shape.group;
     for (int64_t d = 0; d < call.shape.D; d += head_slice) {
-      const int64_t depth = min_of(head_slice, call.shape.D - d);
+      const int64_t depth = min_of(head_slice, call.shape.D - d), each = panel_depth<P>(depth) * NR;
       const T* q = call.row_of(call.q, call.q_stride, task.batch, task.head, task.row) + d;
       const T* k = call.row_of(call.k, call.k_stride, task.batch, kv_head, key) + d;
       for (int64_t p = 0; p < panels; ++p)
-        pack_keys(depth, min_of(NR, keys - p * NR), k + p * NR * call.k_stride.row, p);
-      const C* a;
+        pack_keys(depth, min_of(NR, keys - p * NR), k + p * NR * call.k_stride.row, operand + p * each);
+      const P* a;
       int64_t lda;
-      if constexpr (is_small_float<T>) {
+      if constexpr (converts) {
         for (int64_t i = 0; i < task.rows; ++i) {
           for (int64_t e = 0; e < depth; ++e) queries[i * depth + e] = load(q[i * call.q_stride.row + e]);
         }
@@ -110,9 +120,8 @@ struct AttentionBlock {
         a = q;
         lda = call.q_stride.row;
       }
-      for (int64_t p = 0; p < panels; ++p) {
-        add_tiles<C>(task.rows, depth, a, lda, operand + p * depth * NR, NR, scores + p * NR, key_block, d > 0);
-      }
+      for (int64_t p = 0; p < panels; ++p)
+        add_tiles<P>(task.rows, depth, a, lda, operand + p * each, NR, scores + p * NR, key_block, d > 0);
     }
   }
 
@@ -122,19 +131,29 @@ struct AttentionBlock {
     const T* v = call.row_of(call.v, call.v_stride, task.batch, kv_head, key) + task.column;
     for (int64_t e = 0; e < columns_padded; e += NR) {
       const int64_t width = min_of(NR, task.columns - e);
-      if constexpr (!is_small_float<T>) {
-        if (width == NR) {
-          add_tiles<C>(task.rows, keys, scores, key_block, v + e, call.v_stride.row, product + e, columns_padded, true);
-          continue;
+      const P* panel = operand;
+      int64_t row = NR;
+      if constexpr (rounds) {
+        pack_pairs(keys, width, v + e, call.v_stride.row, 1, operand);
+      } else if (!converts && width == NR) {
+        panel = reinterpret_cast<const P*>(v + e);
+        row = call.v_stride.row;
+      } else {
+        for (int64_t j = 0; j < keys; ++j) {
+          for (int64_t l = 0; l < NR; ++l) {
+            operand[j * NR + l] = l < width ? load(v[j * call.v_stride.row + e + (l < width ? l : 0)]) : P(0);
+          }
         }
       }
-      for (int64_t j = 0; j < keys; ++j) {
-        for (int64_t l = 0; l < NR; ++l) {
-          operand[j * NR + l] = l < width ? load(v[j * call.v_stride.row + e + (l < width ? l : 0)]) : C(0);
-        }
-      }
-      add_tiles<C>(task.rows, keys, scores, key_block, operand, NR, product + e, columns_padded, true);
+      add_tiles<P>(task.rows, keys, weights(), key_block, panel, row, product + e, columns_padded, true);
     }
+  }
+
+  const P* weights() const {
+    if constexpr (rounds)
+      return rounded;
+    else
+      return scores;
   }
 };
 

@@ -28,10 +28,10 @@ struct AttentionRules {
   bool nan_zero = false;  // any row that would be NaN for its weights is 0
 };
 
-// Added to the scores [B, H, S, T] (additive: elements of the tensors' type), or chosen from them (boolean: false hides).
-// Strides in elements, 0 to broadcast.
+// Added to the scores [B, H, S, T] (additive: elements of the tensors' type, wide: of the compute type), or chosen from them
+// (boolean: false hides). Strides in elements, 0 to broadcast.
 struct AttentionMask {
-  enum Kind : uint8_t { none, additive, boolean } kind = none;
+  enum Kind : uint8_t { none, additive, boolean, wide } kind = none;
   const void* data = nullptr;
   int64_t batch = 0, head = 0, row = 0, column = 0;
 };
@@ -155,14 +155,9 @@ struct AttentionCall {
     }
     const int64_t step = mask.column;
     if (mask.kind == AttentionMask::additive) {
-      const T* data = static_cast<const T*>(mask.data) + mask_offset(query, key);
-      if (step == 1) {
-        ORTISAN_INDEPENDENT
-        for (int64_t j = 0; j < keys; ++j) row[j] = row[j] * factor + load(data[j]);
-      } else {
-        ORTISAN_INDEPENDENT
-        for (int64_t j = 0; j < keys; ++j) row[j] = row[j] * factor + load(data[j * step]);
-      }
+      add_mask(static_cast<const T*>(mask.data) + mask_offset(query, key), keys, factor, row);
+    } else if (mask.kind == AttentionMask::wide) {
+      add_mask(static_cast<const C*>(mask.data) + mask_offset(query, key), keys, factor, row);
     } else if (mask.kind == AttentionMask::boolean) {
       const bool* data = static_cast<const bool*>(mask.data) + mask_offset(query, key);
       const C hidden = rules.hidden;
@@ -178,6 +173,18 @@ struct AttentionCall {
     }
     const int64_t seen = min_of(keys, max_of(0, visible_keys(query.row) - key));
     for (int64_t j = seen; j < padded(keys); ++j) row[j] = limits<C>::negative_infinity;
+  }
+
+  template <class M>
+  void add_mask(const M* data, int64_t keys, C factor, C* row) const {
+    const int64_t step = mask.column;
+    if (step == 1) {
+      ORTISAN_INDEPENDENT
+      for (int64_t j = 0; j < keys; ++j) row[j] = row[j] * factor + load(data[j]);
+    } else {
+      ORTISAN_INDEPENDENT
+      for (int64_t j = 0; j < keys; ++j) row[j] = row[j] * factor + load(data[j * step]);
+    }
   }
 
   // Writes `columns` columns, from `column` on, of what the query's weights and values add up to.

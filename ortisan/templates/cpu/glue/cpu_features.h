@@ -14,7 +14,7 @@ namespace ortisan {
 namespace {
 
 #if defined(__x86_64__)
-enum Register : uint8_t { ebx = 1, ecx = 2 };
+enum Register : uint8_t { eax = 0, ebx = 1, ecx = 2 };
 enum State : uint64_t { none = 0, avx = 0x6, avx512 = 0xE6 };  // bits of XCR0 that the operating system must have set
 
 struct CpuFeature {
@@ -23,6 +23,7 @@ struct CpuFeature {
   Register where;
   int bit;
   State state;
+  uint32_t subleaf = 0;
 };
 
 // Names as in /proc/cpuinfo.
@@ -45,6 +46,8 @@ constexpr CpuFeature cpu_features[] = {
     {"avx512cd", 7, ebx, 28, avx512},
     {"avx512bw", 7, ebx, 30, avx512},
     {"avx512vl", 7, ebx, 31, avx512},
+    {"avx512_vnni", 7, ecx, 11, avx512},
+    {"avx512_bf16", 7, eax, 5, avx512, 1},
     {"lahf_lm", 0x80000001, ecx, 0, none},
     {"abm", 0x80000001, ecx, 5, none},
 };
@@ -59,7 +62,7 @@ inline uint64_t enabled_state() {
 
 inline bool has_feature(const CpuFeature& feature) {
   uint32_t r[4] = {};
-  if (!__get_cpuid_count(feature.leaf, 0, &r[0], &r[1], &r[2], &r[3])) return false;
+  if (!__get_cpuid_count(feature.leaf, feature.subleaf, &r[0], &r[1], &r[2], &r[3])) return false;
   return (r[feature.where] >> feature.bit & 1) && (enabled_state() & feature.state) == feature.state;
 }
 #endif

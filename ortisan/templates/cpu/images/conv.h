@@ -108,32 +108,39 @@ struct ConvTiles {
             for (int64_t i = 0; i < (end - begin) * width; ++i) tile[i] = T(0);
           }
           if (k1 == K && K >= depth_that_fetches) fetch_output(p, panels, y, begin, end);
-          if (is_short())
-            add_all(b, K, panels, y, begin, end, tile);
-          else
-            add(b, K * NR, panels, y, begin, end, k0, k1, tile, next, share);
+          const bool written = is_short() && add_all(b, K, p, panels, y, begin, end, tile);
+          if (!is_short()) add(b, K * NR, panels, y, begin, end, k0, k1, tile, next, share);
           next += share;
-          if (k1 == K) finish(p, panels, y, begin, end, tile);
+          if (k1 == K && !written) finish(p, panels, y, begin, end, tile);
           tile += (end - begin) * width;
         }
       }
     }
   }
 
-  // The sums of pixels [begin, end) of row y over all K, where runs are short.
-  void add_all(const T* b, int64_t K, int64_t panels, int64_t y, int64_t begin, int64_t end, T* sums) const {
+  // The sums of pixels [begin, end) of row y over all K, where runs are short. Gives whether the output was written instead.
+  bool add_all(const T* b, int64_t K, int64_t p, int64_t panels, int64_t y, int64_t begin, int64_t end, T* sums) const {
+    const int64_t width = panels * NR;
     if (s.input_column(begin, 0) < 0 || s.input_column(end - 1, s.kernel_columns - 1) >= s.W) {
       T a[short_elements + lane_count<T>];
       gather_neighbours(s, band.image, y, begin, end - begin, x, x + s.N * s.H * s.W * s.C, channel, channels, a);
-      for (int64_t i = 0; i < (end - begin) * panels * NR; ++i) sums[i] = T(0);
-      return add_shape_of(end - begin, panels, K, a, K, b, K * NR, sums, {});
+      for (int64_t i = 0; i < (end - begin) * width; ++i) sums[i] = T(0);
+      add_shape_of(end - begin, panels, K, a, K, b, K * NR, sums, {});
+      return false;
     }
     int64_t first = 0, last = s.kernel_rows;
     while (first < last && !s.is_inside(y, first)) ++first;
     while (first < last && !s.is_inside(y, last - 1)) --last;
     const T* corner = x + ((band.image * s.H + s.input_row(y, 0)) * s.W + s.input_column(begin, 0)) * s.C;
-    add_short<T>(end - begin, panels,
-                 {corner, s.dilation_y * s.W * s.C, s.stride_x * s.C, run_length(), first, last, b, K * NR}, sums);
+    const ShortRows<T> rows = {corner, s.dilation_y * s.W * s.C, s.stride_x * s.C, run_length(), first, last, b,
+                               K * NR};
+    const int64_t col = first_filter + p * NR;
+    if (output.clamp.bias == nullptr || filters - p * NR < width) {
+      add_short<T>(end - begin, panels, rows, sums, width, {});
+      return false;
+    }
+    add_short<T>(end - begin, panels, rows, output.out + pixel(y, begin) * s.O + col, s.O, output.clamp.from(col));
+    return true;
   }
 
   // Adds what the k in [k0, k1) give to pixels [begin, end) of row y.

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "blocking.h"
+#include "clamp.h"
 #include "conv_shape.h"
 
 namespace ortisan {
@@ -15,11 +16,14 @@ struct ConvOutput {
   const void* self;
   void (*finish)(const void* self, int64_t row, int64_t rows, int64_t col, const T* sums, int64_t width, int64_t n);
   void (*fetch)(const void* self, int64_t row, int64_t col);
+  Clamp<T> clamp;
+  T* out;  // where the results go that are clamped sums
 
   void epilogue(int64_t row, int64_t rows, int64_t col, const T* sums, int64_t width, int64_t n) const {
     finish(self, row, rows, col, sums, width, n);
   }
   void prefetch(int64_t row, int64_t col) const { fetch(self, row, col); }
+  T* at(int64_t element) const { return out == nullptr ? nullptr : out + element; }
 };
 
 template <class T>
@@ -41,9 +45,9 @@ struct ConvLambdas {
 
 }  // namespace detail
 
-// A call with these two lambdas, which must outlive it.
+// A call with these two lambdas, which must outlive it. With a clamp, they write what the clamp says to `out`.
 template <class T, int64_t usual, class Lambdas>
-ConvOutput<T> conv_output(const Lambdas& lambdas) {
+ConvOutput<T> conv_output(const Lambdas& lambdas, const Clamp<T>& clamp = {}, T* out = nullptr) {
   return {&lambdas,
           [](const void* self, int64_t row, int64_t rows, int64_t col, const T* sums, int64_t width, int64_t n) {
             const Lambdas& own = *static_cast<const Lambdas*>(self);
@@ -52,7 +56,8 @@ ConvOutput<T> conv_output(const Lambdas& lambdas) {
             else
               own.epilogue(row, rows, col, sums, width, n);
           },
-          [](const void* self, int64_t row, int64_t col) { static_cast<const Lambdas*>(self)->prefetch(row, col); }};
+          [](const void* self, int64_t row, int64_t col) { static_cast<const Lambdas*>(self)->prefetch(row, col); },
+          clamp, out};
 }
 
 }  // namespace ortisan

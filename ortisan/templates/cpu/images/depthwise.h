@@ -42,10 +42,16 @@ void depthwise_band(const ConvCall<T>& call, const DepthwiseTile<T>* tiles, cons
       while (first < last && s.input_row(y, first) < 0) ++first;
       while (first < last && s.input_row(y, last - 1) >= s.H) --last;
       const T* corner = call.x + ((band.image * s.H + s.input_row(y, 0)) * s.W + left) * s.C + channel;
-      const DepthwiseSource<T> source = {corner,     s.dilation_y * s.W * s.C, s.C, first, last, -left,
-                                         s.W - left, call.w + channel,         s.C};
-      tiles[pixels - 1](source, channels, sums, channels);
-      call.output.epilogue((band.image * s.rows + y) * s.columns + begin, pixels, channel, sums, channels, channels);
+      const DepthwiseSource<T> source = {corner,     s.dilation_y * s.W * s.C, s.C, first,         last, -left,
+                                         s.W - left, call.w + channel,         s.C, s.kernel_rows, 0};
+      const int64_t pixel = (band.image * s.rows + y) * s.columns + begin;
+      const Clamp<T>& clamp = call.output.clamp;
+      if (clamp.bias != nullptr) {
+        tiles[pixels - 1](source, channels, call.output.out + pixel * s.C + channel, s.C, clamp.from(channel));
+      } else {
+        tiles[pixels - 1](source, channels, sums, channels, clamp);
+        call.output.epilogue(pixel, pixels, channel, sums, channels, channels);
+      }
     }
   }
 }
@@ -55,7 +61,7 @@ void depthwise_band(const ConvCall<T>& call, const DepthwiseTile<T>* tiles, cons
 template <class T>
 void depthwise2d(Context& c, const ConvCall<T>& call) {
   const ConvShape& s = call.shape;
-  const detail::DepthwiseTile<T>* tiles = detail::depthwise_tiles<T>(s);
+  const detail::DepthwiseTile<T>* tiles = detail::depthwise_tiles<T>(s, call.output.clamp);
   const int64_t pixels = s.N * s.rows * s.columns;
   if (tiles == nullptr) {
     detail::for_windows<detail::Depthwise<T>, T>(

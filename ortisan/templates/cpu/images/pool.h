@@ -44,6 +44,38 @@ void max_pool2d(Context& c, const ConvShape& s, const T* x, T* y) {
       });
 }
 
+// The same, and where in its image the first largest element is: row * W + column.
+template <class T>
+void max_pool2d_indices(Context& c, const ConvShape& s, const T* x, T* y, int64_t* places) {
+  const int64_t work = max_of(1, s.columns * s.C * s.kernel_rows * s.kernel_columns);
+  parallel_ranges(c, s.N * s.rows, work, [&](int64_t begin, int64_t end) {
+    for (int64_t pixel = begin * s.columns; pixel < end * s.columns; ++pixel) {
+      const int64_t image = pixel / s.columns / s.rows, row = pixel / s.columns % s.rows, column = pixel % s.columns;
+      T* largest = y + pixel * s.C;
+      int64_t* place = places + pixel * s.C;
+      for (int64_t k = 0; k < s.C; ++k) {
+        largest[k] = limits<T>::negative_infinity;
+        place[k] = -1;
+      }
+      for (int64_t i = 0; i < s.kernel_rows; ++i) {
+        for (int64_t j = 0; s.is_inside(row, i) && j < s.kernel_columns; ++j) {
+          const int64_t from_row = s.input_row(row, i), from_column = s.input_column(column, j);
+          if (from_column < 0 || from_column >= s.W) continue;
+          const int64_t at = from_row * s.W + from_column;
+          const T* from = x + (image * s.H * s.W + at) * s.C;
+          ORTISAN_INDEPENDENT
+          for (int64_t k = 0; k < s.C; ++k) {
+            const bool is_larger =
+                (from[k] > largest[k]) | (place[k] < 0) | ((from[k] != from[k]) & (largest[k] == largest[k]));
+            place[k] = is_larger ? at : place[k];
+            largest[k] = is_larger ? from[k] : largest[k];
+          }
+        }
+      }
+    }
+  });
+}
+
 // Means over what is inside of the image, or with `counts_padding` over what is above row H + bottom and left of column W + right.
 template <class T>
 void mean_pool2d(Context& c, const ConvShape& s, int64_t bottom, int64_t right, bool counts_padding, const T* x, T* y) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "clamp.h"
 #include "lanes.h"
 #include "tile.h"
 
@@ -20,8 +21,9 @@ struct ShortRows {
   int64_t panel_stride;
 };
 
-template <class T, int64_t Rows, int64_t Panels>
-[[gnu::noinline]] void add_short_tile(const ShortRows<T>& rows, T* sums) {
+// Writes sums to `out`, rows `width` apart; with Clamps, what the clamp makes of them.
+template <class T, int64_t Rows, int64_t Panels, bool Clamps>
+[[gnu::noinline]] void add_short_tile(const ShortRows<T>& rows, T* out, int64_t width, const Clamp<T>& clamp) {
   constexpr int64_t NR = panel_width<T>, each = NR / lane_count<T>, V = Panels * each;
   const ShortRows<T> s = rows;
   lanes_t<T> acc[Rows][V] = {};
@@ -42,28 +44,42 @@ template <class T, int64_t Rows, int64_t Panels>
       }
     }
   }
+  const lanes_t<T> low = clamp.low - lanes_t<T>{}, high = clamp.high - lanes_t<T>{};
+  lanes_t<T> bias[V] = {};
+  if constexpr (Clamps) {
+    ORTISAN_UNROLL(8)
+    for (int64_t v = 0; v < V; ++v) bias[v] = load_lanes(clamp.bias + v * lane_count<T>);
+  }
   ORTISAN_UNROLL(8)
   for (int64_t r = 0; r < Rows; ++r) {
     ORTISAN_UNROLL(8)
     for (int64_t v = 0; v < V; ++v) {
-      __builtin_memcpy(sums + (r * V + v) * lane_count<T>, &acc[r][v], sizeof(lanes_t<T>));
+      if constexpr (Clamps) {
+        const lanes_t<T> total = acc[r][v] + bias[v], raised = total < low ? low : total;
+        acc[r][v] = raised > high ? high : raised;
+      }
+      __builtin_memcpy(out + r * width + v * lane_count<T>, &acc[r][v], sizeof(lanes_t<T>));
     }
   }
 }
 
 template <class T, int64_t Rows, int64_t Panels>
-inline void add_short_rows(int64_t count, const ShortRows<T>& rows, T* sums) {
-  if (count == Rows) return add_short_tile<T, Rows, Panels>(rows, sums);
-  if constexpr (Rows > 1) add_short_rows<T, Rows - 1, Panels>(count, rows, sums);
+inline void add_short_rows(int64_t count, const ShortRows<T>& rows, T* out, int64_t width, const Clamp<T>& clamp) {
+  if (count == Rows) {
+    if (clamp.bias != nullptr) return add_short_tile<T, Rows, Panels, true>(rows, out, width, clamp);
+    return add_short_tile<T, Rows, Panels, false>(rows, out, width, clamp);
+  }
+  if constexpr (Rows > 1) add_short_rows<T, Rows - 1, Panels>(count, rows, out, width, clamp);
 }
 
-// sums[count][panels * panel_width<T>] for `panels` = 1 or tile_panels<T>.
+// out[count][width] for `panels` = 1 or tile_panels<T>, all of whose columns are written.
 template <class T>
-inline void add_short(int64_t count, int64_t panels, const ShortRows<T>& rows, T* sums) {
+inline void add_short(int64_t count, int64_t panels, const ShortRows<T>& rows, T* out, int64_t width,
+                      const Clamp<T>& clamp) {
   if constexpr (tile_panels<T> > 1) {
-    if (panels > 1) return add_short_rows<T, tile_rows<T>, tile_panels<T>>(count, rows, sums);
+    if (panels > 1) return add_short_rows<T, tile_rows<T>, tile_panels<T>>(count, rows, out, width, clamp);
   }
-  add_short_rows<T, tile_rows<T>, 1>(count, rows, sums);
+  add_short_rows<T, tile_rows<T>, 1>(count, rows, out, width, clamp);
 }
 
 }  // namespace ortisan::detail

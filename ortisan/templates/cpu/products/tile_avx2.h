@@ -73,7 +73,7 @@ namespace ortisan::detail {
 
 struct TileAvx2 {
   static constexpr int64_t rows = 6, panels = 1;
-  static constexpr bool prefetches = true;
+  static constexpr bool prefetches = true, halves = false, clamps = false;
   template <int64_t Rows, int64_t Panels>
   static constexpr bool has = Rows >= 1 && Rows <= rows && Panels == 1;
 

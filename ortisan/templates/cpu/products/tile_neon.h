@@ -63,7 +63,7 @@ namespace ortisan::detail {
 
 struct TileNeon {
   static constexpr int64_t rows = 6, panels = 1;
-  static constexpr bool prefetches = false;
+  static constexpr bool prefetches = false, halves = false, clamps = false;
   template <int64_t Rows, int64_t Panels>
   static constexpr bool has = Rows >= 1 && Rows <= rows && Panels == 1;
 

@@ -33,7 +33,7 @@ struct PanelVectors {
 template <class C>
 struct TilePlain {
   static constexpr int64_t rows = plain_tile_rows, panels = 1;
-  static constexpr bool prefetches = false;
+  static constexpr bool prefetches = false, halves = false, clamps = false;
   template <int64_t Rows, int64_t Panels>
   static constexpr bool has = std::is_arithmetic_v<C> && Rows >= 1 && Rows <= rows && Panels == 1;
 

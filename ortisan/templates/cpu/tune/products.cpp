@@ -13,6 +13,11 @@ void fill(void* data, int64_t count) {
 }
 
 template <class T>
+int64_t bytes_of(int64_t K, int64_t N) {
+  return packed_elements<T>(K, N) * int64_t(sizeof(T));
+}
+
+template <class T>
 void run(Parallel parallel, int64_t M, int64_t N, int64_t K, const void* a, const void* packed, void* out,
          const Blocking& blocking) {
   Context c(parallel);
@@ -35,7 +40,7 @@ Launch launch_of(int64_t M, int64_t N, int64_t K, const Blocking& blocking) {
 }
 
 template <class T>
-constexpr TimedProduct product_of = {sizeof(T), panel_width<T>, fill<T>, run<T>, launch_of<T>};
+constexpr TimedProduct product_of = {sizeof(T), panel_width<T>, bytes_of<T>, fill<T>, run<T>, launch_of<T>};
 
 bool same(const char* a, const char* b) {
   for (; *a != '\0' && *a == *b; ++a, ++b) {

@@ -12,6 +12,7 @@ namespace ortisan {
 struct TimedProduct {
   int64_t element_bytes;
   int64_t panel_width;
+  int64_t (*packed_bytes)(int64_t K, int64_t N);
   void (*fill)(void* data, int64_t count);  // with ones
   // out[M, N] = a[M, K] * packed
   void (*run)(Parallel parallel, int64_t M, int64_t N, int64_t K, const void* a, const void* packed, void* out,

@@ -70,8 +70,8 @@ class Ones {
 class Bench {
  public:
   Bench(const TimedProduct& product, int64_t M, int64_t K, int64_t N, int threads, int64_t copies, const char* weights)
-      : product_(product), M_(M), N_(N), K_(K), copies_(copies), weights_(weights), pool_(threads), a_(product, M * K),
-        out_(product, M * N) {}
+      : product_(product), M_(M), N_(N), K_(K), copies_(copies), each_(product.packed_bytes(K, N)), weights_(weights),
+        pool_(threads), a_(product, M * K), out_(product, M * N) {}
 
   double seconds_of(const Blocking& blocking, int64_t repeats) {
     // The time of the only thread is its own, which other processes don't lengthen.
@@ -79,7 +79,7 @@ class Bench {
     const double start = seconds_on(clock);
     for (int64_t i = 0; i < repeats; ++i) {
       next_ = (next_ + 1) % copies_;
-      const char* packed = weights_ + next_ * N_ * K_ * product_.element_bytes;
+      const char* packed = weights_ + next_ * each_;
       product_.run(pool_.handle(), M_, N_, K_, a_.get(), packed, out_.get(), blocking);
     }
     return (seconds_on(clock) - start) / static_cast<double>(repeats);
@@ -87,7 +87,7 @@ class Bench {
 
  private:
   const TimedProduct& product_;
-  int64_t M_, N_, K_, copies_, next_ = 0;
+  int64_t M_, N_, K_, copies_, each_, next_ = 0;
   const char* weights_;
   ThreadPool pool_;
   Ones a_, out_;
@@ -150,7 +150,8 @@ class Timer {
     if (blockings.empty()) return;
     const std::lock_guard<std::mutex> turn(turn_);
     const int64_t N = padded(product, asked), K = asked.depth;
-    Bench bench(product, asked.rows, K, N, threads, copies, weights(product, N * K * copies));
+    Bench bench(product, asked.rows, K, N, threads, copies,
+                weights(product, product.packed_bytes(K, N) / product.element_bytes * copies));
     const std::vector<double> best = race(bench, blockings, seconds);
     std::copy(best.begin(), best.end(), results);
   }

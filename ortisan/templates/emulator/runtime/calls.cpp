@@ -21,7 +21,7 @@ struct Noted {
 std::map<std::string, int64_t> calls;
 std::string failing;
 int64_t failing_after = 0;
-std::atomic<bool> all_is_host{false};
+std::atomic<bool> all_is_host{false}, emulates{false};
 std::atomic<void (*)(const char*)> watcher{nullptr};
 Noted launches[kept];
 int64_t launch_count = 0, refusal_count = 0;
@@ -39,6 +39,7 @@ void write(const std::string& text, char* place, size_t size) {
 namespace ortisan::cuda {
 
 bool emulated::host_memory() { return all_is_host; }
+bool emulated::is_wanted() { return emulates; }
 
 cudaError_t called(const char* function) {
   std::lock_guard<std::mutex> guard(lock());
@@ -84,6 +85,7 @@ void ortisan_cuda_fail(const char* function, int64_t after) {
   std::lock_guard<std::mutex> guard(lock());
   failing = function, failing_after = after;
 }
+void ortisan_cuda_emulate() { emulates = true; }
 void ortisan_cuda_watch(void (*watch)(const char*)) { watcher = watch; }
 
 int ortisan_cuda_launch(int64_t ago, char* kernel, size_t size, uint64_t* arguments, int words, uint64_t* sizes) {

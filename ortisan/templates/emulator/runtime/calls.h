@@ -16,6 +16,8 @@ extern "C" {
 int64_t ortisan_cuda_calls(const char* function);
 // From now on the call number `after` (from 0) of a function fails once, for lack of memory. "" ends it.
 void ortisan_cuda_fail(const char* function, int64_t after);
+// From now on kernels are executed, if the process has an emulator.
+void ortisan_cuda_emulate();
 // Is told the name of each kernel before it runs; null ends it.
 void ortisan_cuda_watch(void (*watch)(const char* kernel));
 // A launch counted back from the last: its kernel, its first `words` arguments as words of 8 bytes where the kernel has so many,

@@ -1,4 +1,5 @@
-// The emulator as the runtime sees it. It may be linked or not: without it, kernels do nothing and their facts are unknown.
+// The emulator as the runtime sees it. It may be there and wanted, or not: without it, kernels do nothing and their facts are
+// unknown.
 #pragma once
 
 #include "emulator.h"
@@ -15,7 +16,9 @@ extern "C" {
 
 namespace ortisan::cuda::emulated {
 
-inline bool is_linked() { return ortisan_emulator_launch != nullptr; }
+// Whether ortisan_cuda_emulate asked for it; a process may have an emulator for something else.
+bool is_wanted();
+inline bool is_linked() { return is_wanted() && ortisan_emulator_launch != nullptr; }
 
 inline void allocate(const void* block, size_t bytes, bool read_only) {
   if (is_linked()) ortisan_emulator_allocate(block, bytes, read_only);

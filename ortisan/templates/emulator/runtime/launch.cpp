@@ -14,14 +14,20 @@ struct Configuration {
   void* stream;
 };
 thread_local Configuration configuration;
+constexpr size_t most_of_name = 100;
 
 std::string text_of(dim3 size) {
   return std::to_string(size.x) + " x " + std::to_string(size.y) + " x " + std::to_string(size.z);
 }
 
+cudaError_t refuse(cudaError_t error, const std::string& why) {
+  note_refusal(why);
+  return fail(error, why);
+}
+
 cudaError_t refuse(cudaError_t error, const Function& function, const std::string& why) {
-  note_refusal(function.name + ": " + why);
-  return fail(error, function.name + ": " + why);
+  const std::string name = function.name.substr(0, most_of_name);
+  return refuse(error, name + (name.size() < function.name.size() ? "...: " : ": ") + why);
 }
 
 cudaError_t check(const Function& function, const Launch& launch) {
@@ -74,7 +80,7 @@ cudaError_t launch(const void* stub, const Launch& launch, void** arguments) {
   const unsigned grid[] = {launch.grid.x, launch.grid.y, launch.grid.z};
   const unsigned block[] = {launch.block.x, launch.block.y, launch.block.z};
   const int failure = ortisan_emulator_launch(function.name.c_str(), grid, block, launch.shared, arguments);
-  return failure == 0 ? cudaSuccess : refuse(static_cast<cudaError_t>(failure), function, ortisan_emulator_error());
+  return failure == 0 ? cudaSuccess : refuse(static_cast<cudaError_t>(failure), ortisan_emulator_error());
 }
 
 }  // namespace ortisan::cuda

@@ -87,8 +87,29 @@ def make_model(name: str) -> Any:
     with torch.no_grad():
         for each in model.parameters():
             if each.ndim > 1:
-                each.normal_(0, 0.2)
+                each.normal_(0, _deviation(each))
+    _measure(model, name)
     return model
+
+
+def _measure(model: Any, name: str) -> None:
+    """Gives batch norms the statistics of a batch and weights around 1, without which deep nets fade away."""
+    norms = [part for part in model.modules() if isinstance(part, torch.nn.modules.batchnorm._BatchNorm)]
+    if norms:
+        before = [part.momentum for part in norms]
+        for part in norms:
+            part.train().momentum = 1.0
+        with torch.no_grad():
+            for part in norms:
+                part.weight.uniform_(0.5, 1.5)
+            model(**make_inputs(name, 4, 16))
+        for part, momentum in zip(norms, before, strict=True):
+            part.eval().momentum = momentum
+
+
+def _deviation(weight: torch.Tensor) -> float:
+    """Wide for matrices; for filters what keeps images at their size through many layers."""
+    return 0.2 if weight.ndim == 2 else float((2.0 / weight[0].numel()) ** 0.5)
 
 
 def make_inputs(name: str, batch: int, length: int) -> dict[str, Any]:

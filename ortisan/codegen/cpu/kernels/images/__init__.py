@@ -2,40 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
 
 from ortisan.codegen.cpu.call import CallContext, call_of
 from ortisan.codegen.cpu.group import Group, rows_and_columns
 from ortisan.codegen.cpu.kernel import Argument, EmitContext, KernelSpec, Param, Template, only_node, op_of
+from ortisan.codegen.cpu.kernels.images.blocks import BLOCK
+from ortisan.codegen.cpu.kernels.images.windows import window_sizes
 from ortisan.codegen.cpu.kernels.products import anchor_of, epilogue_of
-from ortisan.codegen.cpu.loops.boxes import bits
 from ortisan.codegen.cpu.loops.chain import Chain
-from ortisan.codegen.cpu.packing import panel_width
+from ortisan.codegen.cpu.loops.epilogue import Clamp, clamp_of
+from ortisan.codegen.cpu.packing import packed_elements, panel_width
 from ortisan.codegen.cpu.row import CpuKernel
 from ortisan.codegen.cpu.tune.blocking import DEFAULT, BlockingTable, BlockingUpTo
 from ortisan.codegen.literals import flag
 from ortisan.registry.builder import is_constant
-from ortisan.registry.dims import Dim, ceil_div, is_static, minimum, product, typical
+from ortisan.registry.dims import ceil_div, is_static, minimum, product, typical
 from ortisan.registry.dtypes import DType
 from ortisan.registry.graph import Node
-from ortisan.registry.ops import Conv2d, Pool2d, Resize2d
+from ortisan.registry.ops import Conv2d, Pool2d
 
-_CONV = Template("images/conv", ("conv.h", "scalar.h"), instance="images/conv")
+_CONV = Template("images/conv", ("computed_filters.h", "conv.h", "scalar.h"), instance="images/conv")
 _DOT = Template("images/conv", ("dot.h", "scalar.h"), instance="images/dot")
 _MOST_DOTS, _LONG_RUN = 4, 16
 """Filters, and elements of one of their rows, for which dot products are faster than panels that are nearly empty."""
-_DEPTHWISE = Template("images/conv", ("depthwise.h", "scalar.h"), instance="images/depthwise")
-_RESIZE = call_of("resize.h")
+_DEPTHWISE = Template("images/conv", ("computed_filters.h", "depthwise.h", "scalar.h"), instance="images/depthwise")
 _POOL = replace(call_of("pool.h"), instance="images/pool")
 _WINOGRAD = Template("images/conv", ("scalar.h", "winograd.h"), instance="images/winograd")
 NO_BLOCKING = (BlockingUpTo(None, DEFAULT),)
 _WAVE_ELEMENTS = 1 << 20
 """What is transformed at a time stays in a shared cache."""
 _BYTES_PER_CYCLE = 8
-_TYPES = (DType.FLOAT32, DType.FLOAT64)
 
 
 @dataclass(frozen=True)
@@ -51,6 +48,10 @@ class ConvContext:
     epilogue: Chain
     more: tuple[str, ...] = ()
     """further arguments of the function"""
+    clamp: Clamp | None = None
+    """What the epilogue comes to, where the kernel does that by itself."""
+    packing: tuple[str, ...] = ()
+    """the function that packs filters which are known at run time only, and its sizes"""
 
 
 def emit_conv(group: Group, context: EmitContext) -> KernelSpec:
@@ -59,15 +60,19 @@ def emit_conv(group: Group, context: EmitContext) -> KernelSpec:
     printer, cpp = context.printer, x.dtype.cpp
     epilogue, params, arguments = epilogue_of(group, anchor, context)
     filters, depth = w.shape[0] // op.group, product(w.shape[1:])
-    sizes = printer.all(_sizes(anchor, w.shape[1:3], op.group))
+    sizes = printer.all(window_sizes(anchor, w.shape[1:3], op.group))
     blockings = context.blockings(x.dtype, depth, (filters,), rows_and_columns(y.shape)[0], packed=False)
     usual = 2 * panel_width(x.dtype)
     factors = (Param("x", cpp), Param("w", cpp))
+    if not is_constant(w):
+        return _emit_computed(group, context)
     if op.group == 1 and filters <= _MOST_DOTS and product(w.shape[2:]) >= _LONG_RUN:
         body = ConvContext((*factors, *params), cpp, "dot2d", sizes, filters, NO_BLOCKING, epilogue)
         return KernelSpec(_DOT, group.name, body, (context.read(x), context.weight(w, "plain"), *arguments))
     if op.group == x.shape[3] == w.shape[0]:
-        body = ConvContext((*factors, *params), cpp, "depthwise2d", sizes, 0, NO_BLOCKING, epilogue)
+        body = ConvContext(
+            (*factors, *params), cpp, "depthwise2d", sizes, 0, NO_BLOCKING, epilogue, clamp=clamp_of(epilogue)
+        )
         return KernelSpec(_DEPTHWISE, group.name, body, (context.read(x), context.weight(w, "taps"), *arguments))
     if context.winograd and winograd_pays(anchor):
         wave = max(1, _WAVE_ELEMENTS // winograd_band(x.shape[3]))
@@ -78,8 +83,31 @@ def emit_conv(group: Group, context: EmitContext) -> KernelSpec:
         given = (context.read(x), context.weight(w, "winograd"), Argument("workspace"), *arguments)
         return KernelSpec(_WINOGRAD, group.name, body, given, workspace)
     stored = context.weight(context.reshaped(w, (op.group, filters, depth)), "panels_rcr")
-    body = ConvContext((*factors, *params), cpp, "conv2d", sizes, usual, blockings, epilogue)
+    clamp = clamp_of(epilogue)
+    body = ConvContext((*factors, *params), cpp, "conv2d", sizes, usual, blockings, epilogue, clamp=clamp)
     return KernelSpec(_CONV, group.name, body, (context.read(x), stored, *arguments))
+
+
+def _emit_computed(group: Group, context: EmitContext) -> KernelSpec:
+    """Filters that are packed before each run."""
+    anchor = anchor_of(group)
+    op, (x, w), printer, cpp = op_of(anchor, Conv2d), anchor.inputs[:2], context.printer, anchor.output.dtype.cpp
+    epilogue, params, arguments = epilogue_of(group, anchor, context)
+    filters, depth, pixels = w.shape[0] // op.group, product(w.shape[1:]), rows_and_columns(anchor.output.shape)[0]
+    sizes = printer.all(window_sizes(anchor, w.shape[1:3], op.group))
+    blockings: BlockingTable = NO_BLOCKING
+    if op.group == x.shape[3] == w.shape[0]:
+        template, function, elements = _DEPTHWISE, "depthwise2d", w.type.elements
+        packing = ("pack_taps", *printer.all((w.shape[0], depth)))
+    else:
+        template, function, elements = _CONV, "conv2d", product((op.group, packed_elements(depth, filters, x.dtype)))
+        packing = ("pack_filters", *printer.all((op.group, filters, depth)))
+        blockings = context.blockings(x.dtype, depth, (filters,), pixels, packed=False)
+    factors = (Param("x", cpp), Param("w", cpp), Param("packed", cpp, written=True))
+    usual = 0 if function == "depthwise2d" else 2 * panel_width(x.dtype)
+    body = ConvContext((*factors, *params), cpp, function, sizes, usual, blockings, epilogue, packing=packing)
+    given = (context.read(x), context.read(w), Argument("workspace"), *arguments)
+    return KernelSpec(template, group.name, body, given, product((x.dtype.size, elements)))
 
 
 def winograd_band(channels: int) -> int:
@@ -107,47 +135,18 @@ def winograd_pays(node: Node) -> bool:
     return bool(max(multiplied, read) + transformed < 0.9 * direct)
 
 
-def _sizes(node: Node, kernel: Sequence[Dim], groups: Dim) -> tuple[Dim, ...]:
-    op = node.op
-    if not isinstance(op, (Conv2d, Pool2d)):
-        raise TypeError(f"{op.name} has no windows")
-    taps = (*kernel, *op.strides, *op.pads[:2], *op.dilations, groups)
-    return (*node.inputs[0].shape, *node.output.shape[1:], *taps)
-
-
 def emit_pool(group: Group, context: EmitContext) -> KernelSpec:
     node, op = only_node(group, Pool2d)
-    x, y = node.inputs[0], node.output
-    params = (Param("x", x.dtype.cpp), Param("y", y.dtype.cpp, written=True))
-    shape = f"ConvShape{{{', '.join(context.printer.all(_sizes(node, op.kernel, 1)))}}}"
+    x, places = node.inputs[0], ("places",) if op.indices else ()
+    outputs = zip(("y", *places), node.outputs, strict=True)
+    params = (Param("x", x.dtype.cpp), *(Param(name, value.dtype.cpp, written=True) for name, value in outputs))
+    shape = f"ConvShape{{{', '.join(context.printer.all(window_sizes(node, op.kernel, 1)))}}}"
     padding = (*map(str, op.pads[2:]), flag(op.counts_padding)) if op.kind == "mean" else ()
-    body = CallContext(params, f"{op.kind}_pool2d", (x.dtype.cpp,), (shape, *padding, "x", "y"))
-    return KernelSpec(_POOL, group.name, body, (context.read(x), context.write(y)))
-
-
-def emit_resize(group: Group, context: EmitContext) -> KernelSpec:
-    node, op = only_node(group, Resize2d)
-    x, y = node.inputs[0], node.output
-    type_ = x.dtype.cpp if op.mode == "linear" else bits(x.dtype)
-    params = (Param("x", type_), Param("y", type_, written=True))
-    scales = [f"{float(np.float32(scale or 0.0)).hex()}f" for scale in op.scales]
-    shape = f"ResizeShape{{{', '.join((*context.printer.all((*x.shape, *op.size)), *scales))}}}"
-    how = (f"coordinates::{op.coordinates}", *((f"roundings::{op.rounding}",) if op.mode == "nearest" else ()))
-    body = CallContext(params, op.name, (type_,), (shape, *how, "x", "y"))
-    return KernelSpec(_RESIZE, group.name, body, (context.read(x), context.write(y)))
-
-
-def _objection(node: Node) -> str | None:
-    dtype = node.inputs[0].dtype
-    if dtype not in _TYPES:
-        return f"there is no CPU kernel for {node.op.stem} of {dtype.value} yet"
-    if isinstance(node.op, Conv2d) and not is_constant(node.inputs[1]):
-        return "the filters of the convolution are computed"
-    return None
+    body = CallContext(params, op.name, (x.dtype.cpp,), (shape, *padding, "x", "y", *places))
+    return KernelSpec(_POOL, group.name, body, (context.read(x), *map(context.write, node.outputs)))
 
 
 KERNELS = (
-    CpuKernel(Conv2d, emit_conv, (_CONV, _DEPTHWISE, _DOT, _WINOGRAD), objection=_objection, epilogue=True, in_place=2),
-    CpuKernel(Pool2d, emit_pool, (_POOL,), objection=_objection),
-    CpuKernel(Resize2d, emit_resize, (_RESIZE,)),
+    CpuKernel(Conv2d, emit_conv, (BLOCK, _CONV, _DEPTHWISE, _DOT, _WINOGRAD), epilogue=True, in_place=2),
+    CpuKernel(Pool2d, emit_pool, (_POOL,)),
 )

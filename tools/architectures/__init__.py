@@ -1,0 +1,1 @@
+"""Small random models of transformers' architectures, compiled on both roads: `python -m tools.architectures`."""
