@@ -72,9 +72,8 @@ def bounds(options: argparse.Namespace, model: Path) -> dict[str, Any]:
 
 def only_sources(options: argparse.Namespace, model: Path, name: str, **more: Any) -> bool:
     """With --sources-only, writes them and says where; there is nothing to run then."""
+    how: dict[str, Any] = {"target": options.target, "sources_only": True, "on_progress": show}
     if options.sources_only:
-        artifact = ortisan.build(
-            model, options.out / name, target=options.target, sources_only=True, on_progress=show, **more
-        )
+        artifact = ortisan.build(model, options.out / name, **how, **more)
         print(f"{artifact}: sources in {artifact.folder / 'src'}")
     return bool(options.sources_only)
