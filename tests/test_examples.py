@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import onnxruntime
@@ -26,6 +28,23 @@ TORCH_COMMANDS = {
     "torch_compile.py": (["bert", "--small", "--seconds", "0.2"], ["largest difference", "speedup"]),
     "train.py": (["--steps", "30"], ["step   29", "largest difference"]),
     "intercept.py": ([], ["encoder.layer.1.attention", "from", "same as eager"]),
+}
+
+RECIPES = {
+    "caches": ["DynamicCache: 10 tokens, 2 sessions, same tokens", "StaticCache: same tokens", "generate(): same"],
+    "control_flow": ["Choose: same as eager", "Halve: same as eager", "Sums: same as eager", "Each: same as eager"],
+    "custom_ops": ["changes its argument 'x' in place", "in Model)", "same as eager"],
+    "decompositions": ["as exported: ", "core: ", "mine: "],
+    "distil_gpt2": ["same tokens"],
+    "draft_export": ["torch.export: Could not guard", "1 assumption", "same as eager where"],
+    "dynamic_shapes": ["hits=2, misses=1", "'seq' is 129, and was declared to be from 2 to 128", "lost: 2 sessions"],
+    "errors": ["data-dependent", "in place", "is a Holder", "draws random numbers", "'rows' is 4", "no option 'fast'"],
+    "functions": ["BertLayer: ", "3 of them calls of BertLayer; same as eager"],
+    "optimization": ["before: ", "after: ", "in custom ops: "],
+    "phi": ["hits=1, misses=1", "same tokens"],
+    "profiling": ["us a run  Softmax", "kinds of nodes"],
+    "simple_model": ["same as eager"],
+    "strict_or_not": ["strict=True): built", "not strict: an op of graph", "strict: graph"],
 }
 
 
@@ -56,6 +75,32 @@ def test_an_example_with_a_published_model_runs(name: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("name", TORCH_COMMANDS)
 def test_an_example_of_the_torch_front_runs(name: str) -> None:
     check_example(name, *TORCH_COMMANDS[name])
+
+
+def test_every_recipe_is_short_listed_and_run() -> None:
+    paths = {path.stem: path for path in (EXAMPLES / "recipes").glob("*.py")}
+    listed = (EXAMPLES.parent / "docs" / "torch-recipes.md").read_text()
+    assert set(RECIPES) == set(paths)
+    for name, path in paths.items():
+        assert len(path.read_text().splitlines()) < 60, name
+        assert f"../examples/recipes/{name}.py" in listed
+
+
+@pytest.mark.build
+@pytest.mark.torch
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_runs(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process, because importing torch takes longer than most of them."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    monkeypatch.setattr(sys, "argv", [name])
+    torch._dynamo.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        runpy.run_path(str(EXAMPLES / "recipes" / f"{name}.py"), run_name="__main__")
+    printed = capsys.readouterr().out
+    for words in RECIPES[name]:
+        assert words in printed
 
 
 @pytest.mark.torch

@@ -98,9 +98,12 @@ EXPORT int pool(const char* kernel, const int64_t* sizes, int64_t bottom, int64_
 EXPORT int resize(const char* mode, const int64_t* n, const void* x, void* out) {
   TestContext c;
   const ResizeShape s = {n[0], n[3], {n[1], n[4], 0.0f, 0.0f, 1.0f}, {n[2], n[5], 0.0f, 0.0f, 1.0f}};
+  const Resizing<float> centers = {coordinates::half_pixel, false, 0.0f};
+  const Resizing<float> corners = {coordinates::asymmetric, false, 0.0f};
   const float* from = static_cast<const float*>(x);
   float* to = static_cast<float*>(out);
-  if (same(mode, "linear")) return resize2d_linear<float>(c, s, {coordinates::half_pixel, false, 0.0f}, from, to), 1;
+  if (same(mode, "linear")) return resize2d_linear(c, s, centers, from, to), 1;
+  if (same(mode, "cubic")) return resize2d_cubic(c, s, centers, -0.75f, true, from, to), 1;
   if (!same(mode, "nearest")) return 0;
-  return resize2d_nearest<float>(c, s, {coordinates::asymmetric, false, 0.0f}, roundings::floor, from, to), 1;
+  return resize2d_nearest(c, s, corners, roundings::floor, from, to), 1;
 }
