@@ -14,9 +14,9 @@ Array = Any
 Meaning = Callable[[Any, list[Array], Any], list[Array]]
 
 _PRODUCT = re.compile(r"(?:gemm|bmm)_([rc])([rc])[rc](.*)")
-_STEPS = re.compile(r"_(bias|add|mul|fast_gelu|relu|gelu|sigmoid|tanh|swish|hardswish|n1|small_nk)")
-_SPECIAL = ("n1", "small_nk")
-"""Kernels for narrow products, which compute the same."""
+_STEPS = re.compile(r"_(bias|add|mul|fast_gelu|relu|gelu|sigmoid|tanh|swish|hardswish|identity|n1|small_nk)")
+_SPECIAL = ("identity", "n1", "small_nk")
+"""An epilogue that does nothing, and kernels for narrow products, which compute the same."""
 
 
 def meaning_of(name: str) -> Meaning:
