@@ -52,16 +52,6 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "y = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 1, 1], ceil_mode = 1>(x)",
     ),
     "resize": ("(float[A,B,C,D] x) => (float[A,B,M,N] y)", 'y = Resize<mode = "linear">(x, , scales)'),
-    "group_norm": (
-        "(float[A,16,B,C] x) => (float[A,16,B,C] y)",
-        "a = Conv<pads = [1, 1, 1, 1]>(x, squares) y = InstanceNormalization(a, factors, factors)",
-    ),
-    "pool_indices": (
-        "(float[A,B,C,D] x) => (float[A,B,M,N] y, int64[A,B,M,N] z)",
-        "y, z = MaxPool<kernel_shape = [2, 3], strides = [2, 2]>(x)",
-    ),
-    "grid_sample": ("(float[1,2,B,C] x, float[1,D,1,2] g) => (float[1,2,D,1] y)", "y = GridSample(x, g)"),
-    "roi_align": ("(float[1,2,B,C] x, float[E,4] r, int64[E] i) => (float[E,2,1,1] y)", "y = RoiAlign(x, r, i)"),
     "gather": ("(float[A,B,C] x, int64[D,E] i) => (float[A,D,E,C] y)", "y = Gather<axis = 1>(x, i)"),
     "gather_elements": ("(float[A,B] x, int64[C,D] i) => (float[C,D] y)", "y = GatherElements<axis = 1>(x, i)"),
     "gather_nd": ("(float[A,B,C] x, int64[D,2] i) => (float[D,C] y)", "y = GatherND(x, i)"),
@@ -119,6 +109,16 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "(float[A,S,8] x) => (float y)",
         "a = MatMul(x, w64) b = Add(a, line) c = Softmax(b) y = ReduceSum<keepdims = 0>(c)",
     ),
+    "group_norm": (
+        "(float[A,16,B,C] x) => (float[A,16,B,C] y)",
+        "a = Conv<pads = [1, 1, 1, 1]>(x, squares) y = InstanceNormalization(a, factors, factors)",
+    ),
+    "pool_indices": (
+        "(float[A,B,C,D] x) => (float[A,B,M,N] y, int64[A,B,M,N] z)",
+        "y, z = MaxPool<kernel_shape = [2, 3], strides = [2, 2]>(x)",
+    ),
+    "grid_sample": ("(float[1,2,B,C] x, float[1,D,1,2] g) => (float[1,2,D,1] y)", "y = GridSample(x, g)"),
+    "roi_align": ("(float[1,2,B,C] x, float[E,4] r, int64[E] i) => (float[E,2,1,1] y)", "y = RoiAlign(x, r, i)"),
 }  # fmt: skip
 
 _CONSTANTS = {
