@@ -122,6 +122,16 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "(float[A,S,8] x) => (float y)",
         "a = MatMul(x, w64) b = Add(a, line) c = Softmax(b) y = ReduceSum<keepdims = 0>(c)",
     ),
+    "group_norm": (
+        "(float[A,16,B,C] x) => (float[A,16,B,C] y)",
+        "a = Conv<pads = [1, 1, 1, 1]>(x, squares) y = InstanceNormalization(a, factors, factors)",
+    ),
+    "pool_indices": (
+        "(float[A,B,C,D] x) => (float[A,B,M,N] y, int64[A,B,M,N] z)",
+        "y, z = MaxPool<kernel_shape = [2, 3], strides = [2, 2]>(x)",
+    ),
+    "grid_sample": ("(float[1,2,B,C] x, float[1,D,1,2] g) => (float[1,2,D,1] y)", "y = GridSample(x, g)"),
+    "roi_align": ("(float[1,2,B,C] x, float[E,4] r, int64[E] i) => (float[E,2,1,1] y)", "y = RoiAlign(x, r, i)"),
 }  # fmt: skip
 
 _CONSTANTS = {
@@ -133,7 +143,7 @@ _CONSTANTS = {
     "heads": np.array([0, 0, 2, 4]), "width": np.array([0, 0, 8]),
     "zero_scalar": np.array(0), "one_scalar": np.array(1),
     "scale": _FLOATS[:8], "bias": _FLOATS[8:16], "six": _FLOATS[:6],
-    "filters": np.resize(_FLOATS, (4, 3, 3, 3)), "squares": np.resize(_FLOATS, (16, 16, 3, 3)),
+    "factors": np.resize(_FLOATS, 16), "filters": np.resize(_FLOATS, (4, 3, 3, 3)), "squares": np.resize(_FLOATS, (16, 16, 3, 3)),
     "taps": np.resize(_FLOATS, (6, 1, 3, 3)), "lines": np.resize(_FLOATS, (2, 1, 7)),
     "scales": np.array([1, 1, 2, 1.5], np.float32),
     "fours": np.resize(np.arange(256, dtype=np.uint8), (6, 3, 8)), "steps": np.resize(_FLOATS, (6, 3)),
