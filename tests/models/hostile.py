@@ -32,10 +32,6 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "log_sum_exp": ("(float[A,B,C] x) => (float[B] y)", "y = ReduceLogSumExp<keepdims = 0>(x, outer)"),
     "argmax": ("(float[A,B,C] x) => (int64[A,C] y)", "y = ArgMax<axis = 1, keepdims = 0>(x)"),
     "gemm": ("(float[A,B,8] x) => (float[A,B,6] y)", "a = MatMul(x, w) b = Add(a, six) y = Relu(b)"),
-    "block_gemm": (
-        "(float[A,B,40] x) => (float[A,B,6] y)",
-        "y = com.microsoft.MatMulNBits<K = 40, N = 6, bits = 4, block_size = 16, accuracy_level = 4>(x, fours, steps)",
-    ),
     "gemm_and": (
         "(float[A,8] x) => (float[A,6] y, float[A,6] z)",
         "a = MatMul(x, w) y = Add(a, six) z = MatMul(x, w2)",
@@ -56,15 +52,6 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "y = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 1, 1], ceil_mode = 1>(x)",
     ),
     "resize": ("(float[A,B,C,D] x) => (float[A,B,M,N] y)", 'y = Resize<mode = "linear">(x, , scales)'),
-    "grid_sample": ("(float[A,B,C,D] x, float[A,E,F,2] g) => (float[A,B,E,F] y)", "y = GridSample(x, g)"),
-    "roi_align": (
-        "(float[A,B,C,D] x, float[E,4] r, int64[E] i) => (float[E,B,2,3] y)",
-        "y = RoiAlign<output_height = 2, output_width = 3>(x, r, i)",
-    ),
-    "group_norm": (
-        "(float[A,B,C,8] x) => (float[A,B,C,8] y)",
-        "y = com.microsoft.GroupNorm<activation = 0, channels_last = 1, groups = 2>(x, scale, bias)",
-    ),
     "gather": ("(float[A,B,C] x, int64[D,E] i) => (float[A,D,E,C] y)", "y = Gather<axis = 1>(x, i)"),
     "gather_elements": ("(float[A,B] x, int64[C,D] i) => (float[C,D] y)", "y = GatherElements<axis = 1>(x, i)"),
     "gather_nd": ("(float[A,B,C] x, int64[D,2] i) => (float[D,C] y)", "y = GatherND(x, i)"),
@@ -132,6 +119,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
     ),
     "grid_sample": ("(float[1,2,B,C] x, float[1,D,1,2] g) => (float[1,2,D,1] y)", "y = GridSample(x, g)"),
     "roi_align": ("(float[1,2,B,C] x, float[E,4] r, int64[E] i) => (float[E,2,1,1] y)", "y = RoiAlign(x, r, i)"),
+    "block_gemm": (
+        "(float[A,B,40] x) => (float[A,B,6] y)",
+        "y = com.microsoft.MatMulNBits<K = 40, N = 6, bits = 4, block_size = 16, accuracy_level = 4>(x, fours, steps)",
+    ),
 }  # fmt: skip
 
 _CONSTANTS = {
