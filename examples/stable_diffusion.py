@@ -56,7 +56,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         model = load(options.model, lambda: diffusion_unet(SMALL, image=options.image), Path(folder))
         more = target.bounds(options, Path(model))
-        if target.only_sources(options, ortisan.build, model, "stable_diffusion", **more):
+        if target.only_sources(options, model, "stable_diffusion", **more):
             return
         how = {"target": options.target, "on_progress": target.show, **more}
         artifact = ortisan.build(model, Path(folder) / "unet", **how)

@@ -154,7 +154,7 @@ class _Unet:
 
     def _conv(self, x: ir.Value, filters: int, *, kernel: int = 3, stride: int = 1, gain: float = 1.0) -> ir.Value:
         name = self._name("conv")
-        operands = [x, self.write.filters(f"{name}.weight", filters, self.channels[x], kernel, gain=gain)]
+        operands = [x, self.write.filters(f"{name}.weight", filters, self.channels[x], kernel, kernel, gain=gain)]
         attributes = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": [kernel // 2] * 4}
         y = self.write("Conv", [*operands, self.write.vector(f"{name}.bias", filters)], attributes, at=name)
         self.channels[y] = filters

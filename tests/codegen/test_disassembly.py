@@ -52,8 +52,10 @@ class Tile:
 TILES = {
     "x86-64-v2": Tile("x86-64-v2", r"TilePlain<float>::multiply<(\d+)l>\(", 2, 4, 4, "mulps", r"%rsp"),
     "x86-64-v3": Tile("x86-64-v3", r"TileAvx2::multiply<(\d+)l>\(", 6, 2, 8, "vfmadd231ps", r"%rsp"),
-    "x86-64-v4": Tile("x86-64-v4", r"TileAvx512::multiply<(\d+)l, 1l>\(", 8, 1, 8, "vfmadd231ps", r"%rsp"),
-    "x86-64-v4, two panels": Tile("x86-64-v4", r"TileAvx512::multiply<(\d+)l, 2l>\(", 8, 2, 8, "vfmadd231ps", r"%rsp"),
+    "x86-64-v4": Tile("x86-64-v4", r"TileAvx512::multiply<(\d+)l, 1l, \S*Kinds\)0>\(", 8, 1, 8, "vfmadd231ps", r"%rsp"),
+    "x86-64-v4, two panels": Tile(
+        "x86-64-v4", r"TileAvx512::multiply<(\d+)l, 2l, \S*Kinds\)0>\(", 8, 2, 8, "vfmadd231ps", r"%rsp"
+    ),
     "x86-64-v4+bf16+vnni": Tile(
         "x86-64-v4+bf16+vnni", r"TileAvx512Bf16::multiply<(\d+)l, 1l>\(", 8, 1, 8, "vdpbf16ps", r"%rsp"
     ),

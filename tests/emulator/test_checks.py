@@ -44,7 +44,7 @@ def test_loads_behind_the_end(device: Device) -> None:
 def test_the_name_of_a_kernel_may_be_longer_than_what_is_said_of_it(device: Device) -> None:
     name = fresh("long") + "_name" * 500
     device.load(module(name, [], "ld.global.u32 %r1, [16];\n ret;"))
-    with pytest.raises(EmulationError, match=r"_name\.\.\., line \d+ .*thread \(0, 0, 0\): load of 4 bytes"):
+    with pytest.raises(EmulationError, match=r"_nam\w*\.\.\., line \d+ .*thread \(0, 0, 0\): load of 4 bytes"):
         device.launch(name, (1,), (32,))
 
 

@@ -143,7 +143,11 @@ def emit_pool(group: Group, context: EmitContext) -> KernelSpec:
     shape = f"ConvShape{{{', '.join(context.printer.all(window_sizes(node, op.kernel, 1)))}}}"
     padding = (*map(str, op.pads[2:]), flag(op.counts_padding)) if op.kind == "mean" else ()
     body = CallContext(params, op.name, (x.dtype.cpp,), (shape, *padding, "x", "y", *places))
-    return KernelSpec(_POOL, group.name, body, (context.read(x), *map(context.write, node.outputs)))
+    # The kernel writes both of its results, also one that nobody reads.
+    unread = [value for value in node.outputs if value not in group.outputs]
+    workspace = product((unread[0].dtype.size, *unread[0].shape)) if unread else None
+    written = [Argument("workspace") if value in unread else context.write(value) for value in node.outputs]
+    return KernelSpec(_POOL, group.name, body, (context.read(x), *written), workspace)
 
 
 KERNELS = (
