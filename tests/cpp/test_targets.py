@@ -28,7 +28,9 @@ from tests.cpp.remote import Pointer
 
 pytestmark = pytest.mark.build
 HERE = Path(__file__).parent
-OTHERS = [name for name in ISAS if name != find_isa("native").name]
+NAMES = [name for name in ISAS if name != find_isa("native").name]
+OTHERS = [pytest.param(name, marks=pytest.mark.slow) if "+" in name else name for name in NAMES]
+"""A level with some of the extensions has few kernels of its own."""
 SIZE = BertSize(layers=2, hidden=48, heads=3, intermediate=80, vocabulary=20, positions=32)
 
 KERNEL_TESTS = (
@@ -124,7 +126,7 @@ def test_a_whole_graph(isa: Isa, compiler: Compiler, open_library: Callable[[Pat
             np.testing.assert_allclose(got, array, rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize("isa", [name for name in OTHERS if ISAS[name].machine != platform.machine()], indirect=True)
+@pytest.mark.parametrize("isa", [name for name in NAMES if ISAS[name].machine != platform.machine()], indirect=True)
 def test_an_artifact_for_another_machine(isa: Isa, load_driver: Callable[[str], Any], tmp_path: Path) -> None:
     """It is built and not run, refused here, and its library starts there: only our too old runtime is refused."""
     artifact = ortisan.build(bert(SIZE), tmp_path / "out", target=f"cpu:{isa.name}")

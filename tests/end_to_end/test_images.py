@@ -89,6 +89,15 @@ def test_a_model_is_right_at_any_size(winograd: bool, tmp_path: Path) -> None:
 
 
 @pytest.mark.build
+def test_a_pool_whose_numbers_nobody_reads(tmp_path: Path) -> None:
+    body = "y, z = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(x)"
+    model = text_model("(float[n,3,h,w] x) => (int64[n,3,a,b] z)", body)
+    artifact = ortisan.build(model, tmp_path / "out", keep="all", tune="off")
+    feeds = {"x": np.random.default_rng(0).standard_normal((2, 3, 5, 8)).astype(np.float32)}
+    np.testing.assert_array_equal(ortisan.load(artifact.folder).run(None, feeds)[0], run_ort(model, feeds)[0])
+
+
+@pytest.mark.build
 def test_results_depend_neither_on_the_threads_nor_on_the_batch(tmp_path: Path) -> None:
     ortisan.build(cnn(), tmp_path / "cnn", keep="all", verify=False, tune="off")
     x, results = image(3, 3, 50, 41), []
