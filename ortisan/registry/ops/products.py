@@ -104,6 +104,8 @@ class Bmm(Op):
     def infer(self, inputs: Sequence[TensorType], facts: Facts) -> tuple[TensorType, ...]:
         dtype = _result_type(inputs, self.out)
         a, b = inputs
+        if a.dtype is not b.dtype:
+            raise Refused(f"operands differ in type: {a.dtype.value}, {b.dtype.value}")
         if a.rank < 2 or b.rank < 2:
             raise Refused(f"a batched product needs matrices, not {a} and {b}")
         n, k = (b.shape[-1], b.shape[-2]) if self.layout == "rrr" else (b.shape[-2], b.shape[-1])
